@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dev.c - lookups in the mirror of a device, inside sections that end when the device has
- * done its work.
+/* dev.c - lookups in the mirror of a device, inside sections that end when the device has done its
+ * work.
  *
- * A section opened here is one of the peer's own in the control segment, marked as a
- * device's: it is open until its stream has raised the place's done word to its ticket
- * (rule S1).  The place is made idle later, by whichever call of this process comes
- * along (handle_sweep_sections).  Which mirror is looked up in: bytes/mirror/view.c.
+ * A section that is opened here is one of the peer's own in the control segment, marked as a
+ * device's.  It is open until its stream has raised the place's done word to its ticket (rule
+ * S1).  Some later call of this process makes the place idle (handle_sweep_sections).
+ * bytes/mirror/view.c chooses the mirror.
  * Tests: t/bytes/device-moves.t t/bytes/device-sections-host.t t/bytes/device-sections.t
  *   t/bytes/device.t */
 #include "config.h"
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOSE_WAIT_MS 10000 /* for work in flight, when a device is closed */
+#define CLOSE_WAIT_MS 10000 /* the wait for work in flight when a device is closed */
 
 static struct shm_section *section_of(const gpc_dev *d, uint32_t i)
 {
@@ -60,7 +60,7 @@ void dev_count(gpc *c)
 
 /* ---- open and close ---- */
 
-/* One device has several names. */
+/* Find an open device by its UUID, since one device has several names. */
 static gpc_dev *find_open(const gpc *c, const uint8_t uuid[16])
 {
 	gpc_dev *d = c->devs;
@@ -70,7 +70,7 @@ static gpc_dev *find_open(const gpc *c, const uint8_t uuid[16])
 	return d;
 }
 
-/* Is this kind of device among those that the cache was made with?  Not more can be told: two
+/* Is this kind of device among those that the cache was made with?  More is unknown, since two
  * processes may number their GPUs differently. */
 static bool is_kept(const gpc *c, const struct driver *driver)
 {
@@ -157,7 +157,7 @@ GPC_EXPORT int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret)
 	return err;
 }
 
-/* Sections that were never left end here, behind what the default stream has to do. */
+/* Sections that were never left end here, behind the present work of the default stream. */
 static int leave_all(gpc_dev *d)
 {
 	int err = 0;
@@ -227,7 +227,7 @@ GPC_EXPORT int gpc_dev_close(gpc_dev *d)
 	return err;
 }
 
-/* Work that does not end keeps its mirror mapped: memory is lost, nothing else. */
+/* Work that does not end keeps its mirror mapped: only memory is lost. */
 static void abandon(gpc_dev *d)
 {
 	log_say(&d->c->log, LOG_WARNING,
@@ -250,8 +250,8 @@ void dev_close_all(gpc *c)
 
 /* ---- sections ---- */
 
-/* A device that is lost, by a fault of the program's own kernels perhaps, passes no point of any
- * stream: what sections waited for is over (rule S4), or they would hold up everybody. */
+/* A lost device passes no point of any stream; a fault of the program's own kernels may be the
+ * reason.  The work that sections waited for is over (rule S4), or they would stop everybody. */
 static void end_if_lost(gpc_dev *d)
 {
 	uint32_t i;
@@ -273,7 +273,7 @@ static void end_if_lost(gpc_dev *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* The driver's answer. */
+/* Check the driver's answer. */
 static int checked(gpc_dev *d, int err)
 {
 	if (err == -EIO)
@@ -281,7 +281,7 @@ static int checked(gpc_dev *d, int err)
 	return err;
 }
 
-/* Open a section place; what this device used it for before is over. */
+/* Open a section place.  This device's last use of the place is over. */
 static int open_section(gpc_dev *d)
 {
 	const gpc *c = d->c;
@@ -289,8 +289,8 @@ static int open_section(gpc_dev *d)
 
 	for (i = 0; i < GPC_SECTIONS; i++)
 		if (epoch_enter(&c->seg, c->peer, SHM_SECTION(i))) {
-			/* the ticket of an idle place is above its done word, so it is
-			 * open until this ticket is signalled, whatever kind it shows */
+			/* The ticket of an idle place is above its done word.  So the place is
+			 * open until this ticket is signalled, whatever kind it shows. */
 			store_relaxed(&section_of(d, i)->kind, 1);
 			import_forget(d, i);
 			return (int)i;
@@ -348,7 +348,7 @@ GPC_EXPORT int gpc_dev_leave(gpc_dev *d, int section, void *stream)
 	err = d->ops->signal(d->there, &section_of(d, (uint32_t)section)->done, use->ticket,
 			     stream);
 	if (err) {
-		use->left = 0; /* still open: the caller may leave again ... */
+		use->left = 0; /* the section is still open, so the caller may leave it again ... */
 		return use_ended(d, section) ? 0 : err;
 	}
 	import_add32(&d->entered, (uint32_t)-1);
@@ -357,8 +357,8 @@ GPC_EXPORT int gpc_dev_leave(gpc_dev *d, int section, void *stream)
 
 /* ---- launches ---- */
 
-/* The current import's view, for a caller with an open section: no import that was
- * current since then is released. */
+/* The view of the current import, for a caller with an open section.  No import that was current
+ * since then is released. */
 static int view_now(gpc_dev *d, struct dev_view *view)
 {
 	if (!load_relaxed(&d->entered) || !import_view(d, view))
@@ -369,7 +369,7 @@ static int view_now(gpc_dev *d, struct dev_view *view)
 	return 0;
 }
 
-/* missing: the name of an array that is NULL; count: that of n. */
+/* missing: the name of an array that is NULL.  count: the name of n. */
 static int check_launch(gpc_dev *d, const char *count, uint32_t n, const char *missing)
 {
 	int err = dev_check(d);

@@ -6,15 +6,15 @@
 #include "bytes/device/device.h"
 #include "index/peer/handle.h"
 
-/* Ask an opened device: the caller has a section of its own open, and the devices are locked
- * until offload_end.  must: -ENODEV, -ESTALE and errors of the device; else any reason not to
- * is -EAGAIN: too few keys, a mirror that lags, a device in use. */
+/* Ask an opened device.  The caller has a section of its own open, and the devices are locked
+ * until offload_end().  must: -ENODEV, -ESTALE and errors of the device are possible.  Without it,
+ * -EAGAIN stands for any reason not to ask: too few keys, a mirror that lags, a device in use. */
 int offload_query(gpc *c, const struct device_query *q, bool must, struct device_result *ret);
 void offload_end(gpc *c, struct device_result *answer);
 
 /* Close every device that is still open; gpc_close calls it while the seat is still held. */
 void dev_close_all(gpc *c);
-/* Add what the launches of all devices have counted, as far as they are over, to the seat. */
+/* Add to the seat what the launches of all devices have counted, for those that are over. */
 void dev_count(gpc *c);
 
 #endif

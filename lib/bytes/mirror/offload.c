@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* offload.c - host-in, host-out: when a device is worth it, and the way there.
+/* offload.c - host-in, host-out: decides whether a device is worth it, and asks it.
  *
  * One round trip to a GPU costs as much as some hundred lookups here.  The caller's own section
- * holds back what the device may still show: its answer is there before the section ends.
+ * protects the blocks that the device may still show: its answer is there before the section ends.
  * Tests: t/bytes/ask-device.t */
 #include "config.h"
 
@@ -21,7 +21,7 @@ static bool is_worth_it(const struct device_query *q)
 	return q->n >= (q->start ? WORTH_MATCH : WORTH_LOOKUPS);
 }
 
-/* Nothing was acknowledged that its mirror does not show. */
+/* Does the mirror show everything that was acknowledged? */
 static bool is_fresh(const gpc_dev *d)
 {
 	uint64_t changes = load_acquire(&seg_state(&d->c->seg)->changes);

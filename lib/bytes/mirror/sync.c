@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sync.c - waiting until the mirrors show all acknowledged changes.
+/* sync.c - waits until the mirrors show all acknowledged changes.
  *
- * The writer flushes by itself; here the call only watches the number of changes in each mirror's
- * descriptor.  No device is asked, so it works in processes that have none.
+ * The writer flushes by itself.  The call only watches the number of changes in each mirror's
+ * descriptor.  It asks no device, so it works in processes that have none.
  * Tests: t/bytes/mirror-step.t */
 #include "config.h"
 
@@ -14,15 +14,14 @@
 #define SPIN_NS        (40 * NS_PER_MS / 1000) /* about as long as a flush to a GPU takes */
 #define WRITER_TEST_NS (100 * NS_PER_MS)
 
-/* The changes that the live mirror which is furthest behind shows; `all` without
- * mirrors. */
+/* The number of changes that the slowest live mirror shows; `all` without mirrors. */
 static uint64_t least_flushed(const struct segment *s, uint64_t all)
 {
 	uint64_t least = all;
 	struct shm_mirror m;
 	uint32_t i;
 
-	/* pairs with (V) of mirror.c: what `flushed` covers is in the mirror */
+	/* pairs with (V) of mirror.c: changes that `flushed` counts are in the mirror */
 	for (i = 0; i < SHM_MIRRORS; i++)
 		if (descriptor_read(s, i, &m) && m.state == MIRROR_READY)
 			least = MIN(least, m.flushed);
@@ -51,7 +50,7 @@ static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadli
 		err = check_writer(c, &next_test);
 		if (err || wait_over(clock_ns(), deadline))
 			break;
-		err = MIN(handle_help(c, 0), 0); /* nobody else would flush */
+		err = MIN(handle_help(c, 0), 0); /* no other process would flush */
 		if (clock_ns() < spin_until) {
 			order_pause();
 			continue;
@@ -76,6 +75,6 @@ GPC_EXPORT int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms)
 	err = gpc_ticket_wait(c, t, timeout_ms);
 	if (err)
 		return err;
-	/* acknowledged changes were stored and counted before their result */
+	/* acknowledged changes were stored and counted before their answer */
 	return wait_for_flush(c, load_acquire(&seg_state(&c->seg)->changes), timeout_ms, deadline);
 }

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* view.c - the mirror that a process looks up in, and the end of its use.
  *
- * A mirror may be replaced at any time: a new writer publishes its own, a failed one is
- * retired.  gpc_dev_enter opens a section in the control segment first and only then
- * loads the descriptor (rule T6), so a writer frees nothing that this section could
- * find through the mirror it describes.  If the generation is another one than the
- * import's, the new mirror is imported, and the old import is released when nobody here
- * can use it any more.  Two different things have to be waited for:
+ * A mirror may be replaced at any time: a new writer publishes its own, and a failed mirror is
+ * retired.  gpc_dev_enter first opens a section in the control segment, and only then loads the
+ * descriptor (rule T6).  So a writer frees nothing that this section could find through the mirror
+ * of that descriptor.  If its generation differs from the import's, the new mirror is imported.
+ * The old import is released when nobody here can use it any more.  Two different users have to be
+ * waited for:
  *
- *   a thread that has loaded `current` and not yet counted itself: a few instructions,
- *     guarded by liburcu, whose grace period call_rcu waits for (settled)
- *   work in flight: it belongs to a stream, no thread stands in a read-side section for
- *     it, and it may take seconds: each import counts the sections that began with it
+ *   a thread that has loaded `current` and not yet counted itself.  That takes a few
+ *     instructions, guarded by liburcu, and call_rcu waits for its grace period (settled)
+ *   work in flight.  It belongs to a stream, and no thread is in a read-side section for it.
+ *     It may take seconds, so each import counts the sections that began with it
  *
- * A launch uses the current import, which may be newer than the one its section began
- * with.  So imports are released oldest first: a user that is counted anywhere holds back all
- * later imports.  The flavour of liburcu is the one that needs no registration of threads: a
- * library meets threads it knows nothing of.
+ * A launch uses the current import, which may be newer than the one that its section began with.
+ * So imports are released oldest first: a user that is counted in one holds back all later
+ * imports.  The flavour of liburcu is the one that needs no registration of threads, since a
+ * library meets threads that it does not know.
  * Tests: t/bytes/device-sections-host.t t/bytes/ask-device.t t/bytes/device-namespaces.t
  *   t/bytes/device.t t/bytes/device-mirrors.t */
 #include "config.h"
@@ -38,9 +38,9 @@ void import_add32(uint32_t *p, uint32_t v)
 	} while (!order_cas32(p, old, old + v));
 }
 
-/* The pointer is liburcu's to publish and to follow.  ThreadSanitizer sees neither its stores,
- * which are made in the library, nor the order that a dependent load has; for it, and only for
- * it, the same is said with a release and an acquire. */
+/* liburcu publishes and follows this pointer.  ThreadSanitizer sees neither its stores, which are
+ * made in the library, nor the order that a dependent load has.  For it alone, a release and an
+ * acquire say the same. */
 #ifdef __SANITIZE_THREAD__
 #define current_get(d)     load_acquire(&(d)->current)
 #define current_set(d, im) store_release(&(d)->current, (im))
@@ -86,7 +86,7 @@ static void retire(gpc_dev *d, struct import *im)
 	d->newest = im;
 }
 
-/* liburcu's grace period is over: all that had loaded this import have counted
+/* liburcu's grace period is over: all threads that had loaded this import have counted
  * themselves.  The handle may be closed by now. */
 static void import_settled(struct rcu_head *head)
 {
@@ -111,7 +111,7 @@ void import_forget(gpc_dev *d, uint32_t i)
 	import_add32(&im->sections, (uint32_t)-1);
 }
 
-/* Sections that are over may still stand in use[] and be counted: take them down. */
+/* Sections that are over may still be counted in use[]: take them out. */
 void import_tidy(gpc_dev *d)
 {
 	const gpc *c = d->c;
@@ -176,7 +176,7 @@ static int import_new(gpc_dev *d, const struct shm_mirror *m, struct import **re
 	return 0;
 }
 
-/* Under d->lock; nobody finds it from now on. */
+/* Called under d->lock; nobody finds the import from now on. */
 static void retire_later(gpc_dev *d, struct import *im)
 {
 	retire(d, im);
@@ -196,11 +196,11 @@ static int replace(gpc_dev *d, struct import **ret)
 	if (!import_find(d->c, d->uuid, &m)) {
 		err = import_none(d->device);
 	} else if (old && old->generation == m.generation) {
-		im = old; /* another thread was faster */
+		im = old; /* another thread has been faster */
 		import_add32(&im->sections, 1);
 	} else {
 		err = import_new(d, &m, &im);
-		if (err == -ESTALE && old) { /* the old one may stand in its way */
+		if (err == -ESTALE && old) { /* the old import may prevent it */
 			current_set(d, NULL);
 			retire_later(d, old);
 		}
@@ -265,9 +265,9 @@ void import_end(gpc_dev *d)
 	}
 	release_retired(d);
 	pthread_mutex_unlock(&d->lock);
-	/* import_settled() may still be due for an older import, and until then the driver has the
-	 * peer's sections registered; the segment may be unmapped when this returns, and
-	 * another one mapped in its place */
+	/* import_settled() may still be due for an older import.  Until then the driver has the
+	 * peer's sections registered.  The segment may be unmapped when this returns, and another
+	 * may be mapped in its place. */
 	if (load_acquire(&d->holds) > 1)
 		urcu_bp_barrier();
 	dev_put(d);

@@ -2,9 +2,10 @@
 /* ask.c - gpc_prefetch: a question to the process that keeps the tiers: bring blocks from below
  * RAM, or write blocks of RAM there.
  *
- * A question is a place of this peer's (struct shm_ask has its states).  It names only keys: the
- * result is in the index.  So it may be left alone at any moment, and so may its answer.  One
- * late answer is enough to know a stopped steward: index/segment/beat.h.
+ * A question has a place that belongs to this peer (struct shm_ask has its states).  It names only
+ * keys, and the result is in the index.  So the peer may abandon the question at any moment, and
+ * its answer, too.  One late answer is enough to recognize a stopped steward:
+ * index/segment/beat.h.
  * Tests: t/bytes/stopped-steward.t t/tiers/wanted.t t/python/vllm-hints.t t/python/vllm-below.t
  *   t/tiers/store.t t/tiers/down-and-up.t */
 #include "config.h"
@@ -16,15 +17,15 @@
 #include "bytes/payload/ask.h"
 #include "index/segment/beat.h"
 
-#define LOOK_NS (20 * NS_PER_MS) /* between looks whether the steward lives */
+#define LOOK_NS (20 * NS_PER_MS) /* the time between looks whether the steward lives */
 
-/* The steward takes no questions, and who waits would wait in vain. */
+/* The steward takes no questions, so a wait for it would be in vain. */
 static bool is_stopped(const struct shm_board *d, uint64_t now)
 {
 	return beat_is_over(load_relaxed(&d->beat), load_relaxed(&d->late), now);
 }
 
-/* Time is up for one question: the others need not wait. */
+/* The time of one question is up, so the others need not wait. */
 static void mark_late(struct shm_board *d, uint64_t now)
 {
 	uint64_t beat = load_relaxed(&d->beat);
@@ -46,8 +47,8 @@ bool ask_may_help(const gpc *c, uint32_t spaces, bool is_below)
 
 /* ---- places ---- */
 
-/* Once for each handle: what the last peer on this seat has left.  A question that is taken ends by
- * itself. */
+/* Called once for each handle: it deals with the questions that the last peer in this seat has
+ * left.  A question that is taken ends without us. */
 static void settle(gpc *c)
 {
 	uint32_t i, word;
@@ -62,7 +63,8 @@ static void settle(gpc *c)
 	c->asks_settled = true;
 }
 
-/* A place that nobody waits for, and that is not under way; taken: a dead steward had it. */
+/* A place that nobody waits for, and that is not under way; if it is taken, a dead steward had
+ * it. */
 static bool is_idle(gpc *c, uint32_t i)
 {
 	struct shm_ask *a = seg_ask(&c->seg, c->peer, i);
@@ -110,8 +112,8 @@ int ask_post(gpc *c, uint32_t how, uint32_t to, const gpc_key *keys, uint32_t n,
 	ret->word = ASK_WORD(ASK_POSTED, ASK_SEQ(load_relaxed(&a->word)) + 1);
 	if (watched)
 		c->asks_watched |= 1u << i;
-	/* (k) the question before its word; pairs with the load in tiers/steward/up.c.  If we die before
-	 * it, nothing was asked */
+	/* (k) the question is stored before its word; pairs with the load in tiers/steward/up.c.
+	 * If we die before it, nothing was asked. */
 	store_release(&a->word, ret->word);
 	pthread_mutex_unlock(&c->ask_lock);
 	steward_ring(c);
@@ -127,7 +129,7 @@ static void leave(gpc *c, uint32_t i)
 	pthread_mutex_unlock(&c->ask_lock);
 }
 
-/* The caller goes, and what nobody has taken goes with it. */
+/* The caller stops waiting, and takes back a question that nobody has taken. */
 static int give_up(gpc *c, struct shm_ask *a, const struct asked *q, int err)
 {
 	order_cas32(&a->word, q->word, ASK_WORD(ASK_FREE, ASK_SEQ(q->word)));
@@ -145,7 +147,7 @@ static void sleep_on(gpc *c, struct shm_ask *a, uint32_t word, uint64_t ns)
 	if (handle_help(c, NS_PER_MS) > 0)
 		return;
 	store_relaxed(&a->waits, 1);
-	order_fence(); /* waits before the word is looked at: the steward does the reverse */
+	order_fence(); /* `waits` is stored before the word is read: the steward does the reverse */
 	futex_wait(&a->word, word, ns);
 	store_relaxed(&a->waits, 0);
 }
@@ -159,10 +161,10 @@ int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 	int got;
 
 	for (;;) {
-		/* pairs with (l) of tiers/steward/up.c: the answer before DONE */
+		/* pairs with (l) of tiers/steward/up.c: the answer is stored before DONE */
 		word = load_acquire(&a->word);
 		if (ASK_SEQ(word) != ASK_SEQ(q->word) || ASK_STATE(word) == ASK_FREE)
-			return give_up(c, a, q, -ENOTCONN); /* scribbled over */
+			return give_up(c, a, q, -ENOTCONN); /* somebody has scribbled over it */
 		if (ASK_STATE(word) == ASK_DONE)
 			break;
 		now = clock_ns();
@@ -172,7 +174,7 @@ int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 			mark_late(d, now);
 			return give_up(c, a, q, -ETIMEDOUT);
 		}
-		if (wait_over(now, deadline)) /* nothing is known of the steward */
+		if (wait_over(now, deadline)) /* this says nothing about the steward */
 			return give_up(c, a, q, -ETIMEDOUT);
 		if (now >= look)
 			look = now + LOOK_NS;
@@ -211,7 +213,7 @@ static bool is_worth_it(gpc *c, const gpc_key *key)
 	return ask_may_help(c, spaces, is_below);
 }
 
-/* How many of the first keys are in VRAM or RAM. */
+/* The number of first keys that are in VRAM or RAM. */
 static int count_warm(gpc *c, const gpc_key *keys, uint32_t n)
 {
 	const uint32_t start[] = { 0, n };

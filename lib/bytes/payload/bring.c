@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bring.c - a command that binds targets to a transfer, and the copies into these.
+/* bring.c - a command that binds targets to a transfer, and the copies into these targets.
  *
  * The order (rules B1 to B7, B11):
  *
- *   1  both sides' memory is held, the way planned, the stream looked at: nothing has happened yet
- *   2  a channel and its value; bad[channel] says: none
- *   3  the command.  Its answer is taken with ring_lock held: a fetch's targets get their reference
- *   there,
- *      before `taken` passes the answer, and the sources lose theirs: the writer pins them now
- *   4  copies, and behind those of each stage an event; checksums; the mark, last
+ *   1  The memory of both sides is held, the way planned, and the stream looked at.  Nothing has
+ *      happened yet.
+ *   2  A channel and its value are taken; bad[channel] says that no block is bad.
+ *   3  The command is sent.  Its answer is taken with ring_lock held.  There a fetch's targets get
+ *      their reference, before `taken` passes the answer, and its sources lose theirs: the writer
+ *      pins them now.
+ *   4  The copies are enqueued, and behind those of each stage an event; then the checksums; the
+ *      mark comes last.
  *
- * A call that gives its command up leaves a channel that is untold: the answer may still bind targets,
- * and then they are cut.
+ * A call that gives up its command leaves an untold channel: the answer may still bind targets,
+ * which are cut then.
  * Tests: t/bytes/fetch-late.t t/bytes/notes-fetched.t t/bytes/pools-made-again.t
  *   t/bytes/transfer-stores.t t/bytes/spill.t t/bytes/fetch.t */
 #include "config.h"
@@ -26,7 +28,7 @@
 #include "index/peer/refs.h"
 #include "index/request/note.h"
 
-/* ---- checked ---- */
+/* ---- before the command ---- */
 
 int bring_check_ranks(const gpc *c, uint32_t nranks, const int32_t *ranks, const void *moves,
 		      const void *nmoves)
@@ -93,7 +95,8 @@ static bool is_same_device(const struct map *a, const struct map *b)
 								     sizeof(a->memory.uuid))));
 }
 
-/* One stream, one mark: all copies are of one device, or our threads make all of them as one lot. */
+/* A transfer has one stream and one mark: one device makes all copies, or our threads make all of
+ * them as one lot. */
 static int check_by(struct bring *b, const struct pair *p)
 {
 	if (!b->nlots)
@@ -132,7 +135,7 @@ int bring_lot(struct bring *b, uint32_t pool, uint32_t *ret_lot)
 	return 0;
 }
 
-/* ---- begun ---- */
+/* ---- the channel is begun ---- */
 
 static uint32_t all_maps(const struct bring *b, struct map *map[GPC_MAX_POOLS + 1])
 {
@@ -189,7 +192,7 @@ int bring_begin(struct bring *b)
 	return err;
 }
 
-/* ---- asked ---- */
+/* ---- the command is sent ---- */
 
 /* The answer to a command that was given up: its targets are cut. */
 static void take_late(struct transfers *t, uint32_t channel, int32_t result)
@@ -247,7 +250,7 @@ static void take_answer(gpc *c, struct op *op)
 	refs_account(c, &sum);
 }
 
-/* A value tells one life of a channel; a command that was refused has used it up. */
+/* A value names one life of a channel, and a refused command has used it up. */
 static void ask_anew(gpc *c, struct shm_command *cmds)
 {
 	uint32_t channel = (uint32_t)cmds->move.transfer % SHM_TRANSFERS;
@@ -311,7 +314,7 @@ static void fill_items(struct bring *b, const struct op *op, uint32_t n)
 			item->to = GPC_NONE;
 			continue;
 		}
-		r = seg_record(&b->c->seg, record); /* the transfer's: it stays */
+		r = seg_record(&b->c->seg, record); /* the transfer has the target, which stays */
 		item->key = (gpc_key){ { load_relaxed(&r->key[0]), load_relaxed(&r->key[1]) } };
 		item->op = load_relaxed(&r->op);
 	}
@@ -326,8 +329,8 @@ int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline
 	struct op *op = NULL;
 	int got = -ENOMEM;
 
-	/* all ones: no channel is bad; a device stores less.  Before the command, so before any
-	 * done */
+	/* All ones: no block is bad; a device stores a lower number.  It is stored before the
+	 * command, so before any done word. */
 	store_relaxed(&seg_transfer(&b->c->seg, b->c->peer)->bad[b->channel], UINT64_MAX);
 	if (cmds)
 		got = request_group_by(b->c, cmds, b->n, deadline, &how, &op);
@@ -343,9 +346,9 @@ int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline
 	return got;
 }
 
-/* Between the map and the answer a pool may have gone, and another one have got its number.  From
- * the answer on targets and pinned sources keep the pools as they are, so one look is enough
- * (rule B11). */
+/* Between the map and the answer a pool may have gone, and another may have its number.  From the
+ * answer on targets and pinned sources keep the pools as they are, so one look is enough (rule
+ * B11). */
 int bring_check(const struct bring *b)
 {
 	const struct map *m = b->home;
@@ -390,7 +393,7 @@ static gpc_transfer finish_ranks(struct bring *b)
 	return name;
 }
 
-/* The mark, by the copier. */
+/* The copier enqueues the mark. */
 static gpc_transfer finish_copies(struct bring *b)
 {
 	struct copy_pair *pairs;
@@ -472,7 +475,7 @@ void bring_end(struct bring *b)
 
 	if (!b)
 		return;
-	if (b->begun) { /* nothing is bound */
+	if (b->begun) { /* no target is bound */
 		transfer_drop(b->c, b->channel);
 	} else {
 		for (i = 0; i < b->nlots; i++)

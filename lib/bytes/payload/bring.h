@@ -4,13 +4,13 @@
  *
  *   bring_new      memory of the call
  *   bring_lot      the pools on either side, mapped, and planned
- *   bring_begin    a channel, with all these maps; the stream is one that can be used
+ *   bring_begin    a channel, with all these maps; the stream is checked
  *   bring_ask      the command, its answer: items have their targets
- *   bring_copy     by stages and lots to the stream; how many items are whole
+ *   bring_copy     by stages and lots to the stream; returns the number of whole items
  *   bring_finish   the mark behind them; or the transfer is torn
- *   bring_end      memory, and what was not begun
+ *   bring_end      frees memory, and what was not begun
  *
- * With ranks others copy: there are no lots and no copies, and nothing is marked. */
+ * With ranks other processes copy, so here are no lots and no copies, and no mark. */
 #ifndef GPC_PAYLOAD_BRING_H
 #define GPC_PAYLOAD_BRING_H
 
@@ -19,9 +19,9 @@
 #include "index/request/request.h"
 
 struct bring_item {         /* an entry of the command */
-	gpc_block from, to; /* to: -1: not known yet; the target's space has the key */
+	gpc_block from, to; /* to is -1: it is not known yet, or the target's space has the key */
 	uint32_t lot;
-	uint32_t place; /* of a fetch: in the prompt */
+	uint32_t place; /* of a fetch: its place in the prompt */
 	gpc_key key;
 	uint64_t op;
 };
@@ -34,17 +34,17 @@ struct bring_lot {
 struct bring {
 	gpc *c;
 	uint32_t n;   /* items */
-	int32_t why;  /* the writer has given fewer than were asked for; else 0 */
+	int32_t why;  /* the reason why the writer has given fewer than were asked for; else 0 */
 	bool fetches; /* blocks come to `home`; else they leave it */
-	bool begun;   /* the channel is this call's */
+	bool begun;   /* this call has the channel */
 	bool copied;  /* something was given to the stream */
-	bool lost;    /* ... whose end nobody will see */
+	bool lost;    /* ... and nobody will see its end */
 	uint32_t channel;
 	uint32_t stages;
 	uint32_t nranks;
 	const int32_t *ranks;
 	void *stream;
-	const struct map *by; /* whose device copies; NULL: our threads, or ranks */
+	const struct map *by; /* the pool whose device copies; NULL: our threads, or ranks */
 	struct map *home;
 	uint32_t nlots;
 	struct bring_lot lot[GPC_MAX_POOLS + 1];
@@ -52,29 +52,30 @@ struct bring {
 	struct sum_item sum[GPC_TRANSFER_BLOCKS];
 };
 
-/* -EINVAL: ranks that are not such. */
+/* Check the ranks: -EINVAL. */
 int bring_check_ranks(const gpc *c, uint32_t nranks, const int32_t *ranks, const void *moves,
 		      const void *nmoves);
 struct bring *bring_new(gpc *c, bool fetches, void *stream); /* NULL: no memory */
 int bring_home(struct bring *b, uint32_t pool);
-/* The other pool of some items.  -ENOSPC: another device would copy than for the lots before. */
+/* The other pool of some items.  -ENOSPC: it would need another device than the lots before. */
 int bring_lot(struct bring *b, uint32_t pool, uint32_t *ret_lot);
 int bring_begin(struct bring *b);
-/* b->item[].from are in the head, or the writer chooses; how many, which are all items from then
- * on, with their `to`.  An error: no transfer is begun any more. */
+/* The head has b->item[].from, or the writer chooses the blocks.  Returns the number of items,
+ * which are all items from then on, with their `to`.  After an error no transfer is begun any
+ * more. */
 int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline);
 /* Copy the first n items; returns the number that are whole. */
 uint32_t bring_copy(struct bring *b, uint32_t n, int *ret_err);
-/* The verdict of the sums on item i; its key is known. */
+/* The input for the checksum of item i, whose key is known. */
 void bring_sum_item(const struct bring *b, uint32_t i, struct sum_item *ret);
-/* The items before `whole` are; all: there are none behind these, else those are cut.  The name, or
- * 0: nothing is on its way. */
-/* Behind bring_ask: -ESTALE, the memory that is mapped is not that of the pools that are bound. */
+/* The items before `whole` are whole.  all: there are no others; if there are, they are cut.
+ * Returns the transfer's name, or 0 if nothing is on its way. */
+/* Called after bring_ask().  -ESTALE: the mapped memory is not that of the bound pools. */
 int bring_check(const struct bring *b);
 gpc_transfer bring_finish(struct bring *b, uint32_t whole, bool all);
 /* For ranks: the moves that are to be copied. */
 void bring_tell(const struct bring *b, uint32_t n, struct gpc_move *moves, uint32_t *nmoves);
-/* References that the caller has on blocks, less one each. */
+/* Drop one of the caller's references on each block. */
 void bring_unref(gpc *c, const gpc_block *blocks, uint32_t n);
 void bring_end(struct bring *b);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bring_copy.c - the copies of a transfer: by stages, in each lot by lot, and their checksums.
  *
- * A block is whole when all its stages are enqueued.  The driver may refuse one in the middle: then
- * what counts is the first item of the command that is not whole, since only a tail can be cut.
+ * A block is whole when all its stages are enqueued.  If the driver refuses one in the middle, the
+ * first item of the command that is not whole counts, since only a tail can be cut.
  * Tests: t/bytes/order.t t/bytes/checksums.t */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-/* Up to ROUND items of the lot, from *at on. */
+/* Up to ROUND items of the lot, starting at *at. */
 static uint32_t next_pairs(const struct bring *b, uint32_t lot, uint32_t n, uint32_t *at,
 			   struct copy_pair *pairs)
 {
@@ -38,7 +38,7 @@ static int pin_lots(struct bring *b, uint32_t n)
 	return err;
 }
 
-/* The first item of the lot from there on; n: none. */
+/* The first item of the lot from there on; n: there is none. */
 static uint32_t first_of(const struct bring *b, uint32_t lot, uint32_t from, uint32_t n)
 {
 	while (from < n && (b->item[from].to < 0 || b->item[from].lot != lot))
@@ -46,7 +46,7 @@ static uint32_t first_of(const struct bring *b, uint32_t lot, uint32_t from, uin
 	return from;
 }
 
-/* *ret_whole: the items before it are, in this stage. */
+/* *ret_whole: the items before it are whole in this stage. */
 static int copy_stage(struct bring *b, uint32_t stage, uint32_t n, uint32_t *ret_whole)
 {
 	struct copy_pair pairs[ROUND];
@@ -64,7 +64,7 @@ static int copy_stage(struct bring *b, uint32_t stage, uint32_t n, uint32_t *ret
 			}
 		}
 	}
-	for (; err && lot < b->nlots; lot++) /* the lots behind have nothing in this stage */
+	for (; err && lot < b->nlots; lot++) /* the lots behind it get nothing in this stage */
 		*ret_whole = MIN(*ret_whole, first_of(b, lot, 0, n));
 	return err;
 }
@@ -80,7 +80,7 @@ static uint32_t life_of(const gpc *c, gpc_block block)
 		       : WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
 }
 
-/* Of item i: the image in `image`, and the trailer of `ram`. */
+/* Item i: the image in `image`, and the trailer of `ram`. */
 static struct sum_item item_of(const struct bring *b, uint32_t i, gpc_block image, gpc_block ram)
 {
 	return (struct sum_item){
@@ -100,7 +100,7 @@ void bring_sum_item(const struct bring *b, uint32_t i, struct sum_item *ret)
 			  : item_of(b, i, item->from, item->to);
 }
 
-/* The items of the lot; of a fetch those with a sum. */
+/* The items of the lot; for a fetch, only those with a sum. */
 static uint32_t sum_items(struct bring *b, uint32_t lot, uint32_t n)
 {
 	uint32_t i, k = 0;
@@ -125,8 +125,8 @@ static int store_sums(struct bring *b, uint32_t n)
 	return k ? sum_store(b->c, b->home, ram, b->channel, b->sum, k, b->stream) : 0;
 }
 
-/* By threads, from RAM to RAM: the sources, before the copies; the smallest index counts.  Nobody
- * reads `bad` before done. */
+/* Threads copy from RAM to RAM: they compare the sources before the copies, and the smallest index
+ * counts.  Nobody reads `bad` before done. */
 static void carry_sums(struct bring *b, uint32_t n)
 {
 	uint64_t *bad = &seg_transfer(&b->c->seg, b->c->peer)->bad[b->channel];
@@ -161,7 +161,7 @@ static int compare_sums(struct bring *b, uint32_t n)
 	return err;
 }
 
-/* Behind the copies: what this call does for them is done while they run. */
+/* The sums are enqueued behind the copies, so this call prepares them while the copies run. */
 static int enqueue_sums(struct bring *b, uint32_t n)
 {
 	return b->fetches ? compare_sums(b, n) : store_sums(b, n);
@@ -176,7 +176,7 @@ static int record_event(struct bring *b, uint32_t stage)
 	return b->by->device->event_record(s->events->event[stage], b->stream);
 }
 
-/* *ret_whole: the items before it are, in all stages. */
+/* *ret_whole: the items before it are whole in all stages. */
 static int copy_stages(struct bring *b, uint32_t n, uint32_t *ret_whole)
 {
 	uint32_t stage;
@@ -194,8 +194,8 @@ static int copy_stages(struct bring *b, uint32_t n, uint32_t *ret_whole)
 	return err;
 }
 
-/* A torn transfer waits for the last event; without an event nobody sees the end of the enqueued
- * copies. */
+/* A torn transfer waits for the last event.  Without an event nobody would see the end of the
+ * enqueued copies. */
 static uint32_t copy_torn(struct bring *b, uint32_t whole)
 {
 	if (whole && enqueue_sums(b, whole))
@@ -207,8 +207,7 @@ static uint32_t copy_torn(struct bring *b, uint32_t whole)
 	return 0;
 }
 
-/* Nothing is refused to threads once there is memory for the list; bring_finish() gives it to
- * them. */
+/* Threads refuse nothing once there is memory for the list; bring_finish() gives it to them. */
 static int copy_by_threads(struct bring *b, uint32_t n)
 {
 	struct copy_pair *pairs;

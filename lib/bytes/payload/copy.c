@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy.c - gpc_copy: checked as a whole, then enqueued.
  *
- *   1  both pools' memory is held (rule B11)
- *   2  every block is looked at: nothing has been enqueued if one is refused
- *   3  the way from layout to layout, planned once; RAM that a GPU copies is registered
- *   4  a channel; the operations; the mark behind them (rule B3), also where an operation was
- * refused
+ *   1  The memory of both pools is held (rule B11).
+ *   2  Every block is looked at.  If one is refused, nothing has been enqueued.
+ *   3  The way from layout to layout is planned once; RAM that a GPU copies is registered.
+ *   4  A channel is taken, and the operations are enqueued.  The mark follows them (rule B3), even
+ *      if an operation was refused.
  * Tests: t/bytes/copies-race.t t/bytes/copy-device.t t/bytes/copy-dies.t t/bytes/copy.t
  *   t/bytes/copies-end.t t/bytes/copy-stores.t */
 #include "config.h"
@@ -26,7 +26,7 @@ static bool is_skipped(const struct gpc_move *m)
 	return m->to == GPC_NONE;
 }
 
-/* The same pools as in the first move that is not skipped. */
+/* The pools must be those of the first move that is not skipped. */
 static int check_pools(const gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t *ret_first)
 {
 	uint32_t i, first = n;
@@ -71,7 +71,7 @@ static bool may_be_read(const gpc *c, uint32_t record, gpc_block block, uint32_t
 	       load_relaxed(&seg_record(&c->seg, to)->source) == record + 1;
 }
 
-/* Both pools are mapped by now, so their slots are within the layouts, unless somebody forged
+/* Both pools are mapped by now, so their slots are within the layouts, unless somebody has forged
  * them. */
 static int check_move(const gpc *c, uint32_t i, const struct gpc_move *m, const struct pair *p)
 {
@@ -108,8 +108,8 @@ static bool is_marked(const uint64_t *slots, gpc_block b)
 	return slots[s / 64] >> (s & 63) & 1;
 }
 
-/* Copies of one call run in any order: no slot is written twice, nor, within one pool, read by one
- * and written by another. */
+/* Copies of one call run in any order.  So no slot is written twice; and within one pool no slot
+ * is read by one copy and written by another. */
 static int check_overlap(struct transfers *t, const struct pair *p, const struct gpc_move *moves,
 			 uint32_t n)
 {
@@ -176,7 +176,8 @@ static int pin_moves(gpc *c, const struct pair *p, const struct gpc_move *moves,
 	return err;
 }
 
-/* On a device: the mark is enqueued behind the enqueued copies, even if some were refused. */
+/* By a device: the mark is enqueued behind the enqueued copies, even if some copies were
+ * refused. */
 static int by_device(gpc *c, uint32_t channel, const struct pair *p, const struct gpc_move *moves,
 		     uint32_t n, void *stream, gpc_transfer *ret)
 {
@@ -195,7 +196,7 @@ static int by_device(gpc *c, uint32_t channel, const struct pair *p, const struc
 	return err || mark ? -EIO : 0;
 }
 
-/* By our threads: nothing is refused once there is memory for the list. */
+/* By our threads, which refuse nothing once there is memory for the list. */
 static int by_threads(gpc *c, uint32_t channel, const struct pair *p, const struct gpc_move *moves,
 		      uint32_t n, gpc_transfer *ret)
 {
@@ -207,7 +208,7 @@ static int by_threads(gpc *c, uint32_t channel, const struct pair *p, const stru
 	if (!err)
 		err = host_room(c, channel, n, &pairs);
 	if (err) {
-		/* (e) nothing was enqueued, so we say done ourselves: pairs with is_done */
+		/* (e) nothing was enqueued, so we store done ourselves: pairs with is_done */
 		store_release(word, value);
 		transfer_end(c, channel, 0, true);
 		return err;
@@ -218,7 +219,7 @@ static int by_threads(gpc *c, uint32_t channel, const struct pair *p, const stru
 	return 0;
 }
 
-/* With both maps held; the holds go over to the transfer, or stay. */
+/* With both maps held.  Their holds go to the transfer, or stay with the caller. */
 static int copy(gpc *c, struct map *to, struct map *from, const struct gpc_move *moves, uint32_t n,
 		void *stream, gpc_transfer *ret, bool *ret_over)
 {

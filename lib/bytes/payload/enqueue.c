@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* enqueue.c - what a device needs before it copies, and the copies of a list of pairs.
+/* enqueue.c - prepares a device for copies, and enqueues the copies of a list of pairs.
  * Tests: t/bytes/pin-meanwhile.t t/bytes/pin-refused.t t/bytes/copy.t */
 #include "config.h"
 
@@ -25,8 +25,9 @@ static int pin_slot(gpc *c, struct map *m, const struct device_bytes *device, ui
 	return err;
 }
 
-/* The first copy of a process registers the page of words that say it is done, too; a rank that of
- * its leader.  If that is refused, the device has another way to store there (bytes.h). */
+/* The first copy of a process also registers the page of words that say done; a rank registers
+ * that of its leader.  If the driver refuses that, the device has another way to store there
+ * (bytes.h). */
 int pin_words(gpc *c, const struct device_bytes *device, uint32_t peer)
 {
 	struct transfers *t = c->transfers;
@@ -134,8 +135,8 @@ static struct events *new_events(struct channel *s)
 	return e;
 }
 
-/* The channel is the caller's, so its list is; others see the events of this transfer when it is
- * marked. */
+/* The channel belongs to the caller, and so does its list.  Others see the events of this transfer
+ * when it is marked. */
 int events_make(gpc *c, uint32_t channel, uint32_t stages)
 {
 	struct channel *s = &c->transfers->channel[channel];

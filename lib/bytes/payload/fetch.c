@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fetch.c - gpc_fetch: the longest prefix of a prompt, wherever it is, into one pool.
+/* fetch.c - gpc_fetch: the longest prefix of a prompt, from wherever it is, into one pool.
  *
- *   1  references on the prefix, blocks of `to` first, else from where they are; it ends where a
- *   key is
- *      nowhere, or cannot be brought
- *   2  the memory of all pools that something comes from (bring.h); the prefix ends before a block
- *      whose memory cannot be had
- *   3  the command: a target for each block that is not in `to`; its reference goes over to that
- *   4  copies, mark
+ *   1  References on the prefix are taken: on blocks of `to` first, else where the blocks are.  The
+ *      prefix ends at a key that is nowhere, or that cannot be brought.
+ *   2  The memory of all pools that blocks come from is mapped (bring.h).  The prefix ends before a
+ *      block whose memory cannot be had.
+ *   3  The command is sent: it gets a target for each block that is not in `to`, and the block's
+ *      reference goes to the target.
+ *   4  The copies are enqueued, and the mark.
  *
- * At any moment block[i] is what the caller would get for keys[i], with one reference on it, so
- * whatever goes wrong the prefix ends there and the references behind it are dropped.
+ * At any moment block[i] is the block that the caller would get for keys[i], with one reference on
+ * it.  So if anything fails there, the prefix ends there and the references behind it are dropped.
  * Tests: t/bytes/fetch-device.t t/bytes/fetch.t t/bytes/stopped-steward.t t/tiers/later-structs.t */
 #include "config.h"
 
@@ -30,10 +30,10 @@ struct fetch {
 	const struct shm_pool *pool; /* `to` */
 	struct gpc_fetch_options opt;
 	const gpc_key *keys;
-	gpc_block *block; /* of each key; referenced up to len */
+	gpc_block *block; /* the block of each key; referenced up to len */
 	uint32_t len;
-	int why;        /* the prefix ends at len; 0: all keys */
-	uint32_t below; /* spaces of the tiers below RAM; the key at len is in one of them */
+	int why;        /* the reason why the prefix ends at len; 0: it has all keys */
+	uint32_t below; /* spaces of the tiers below RAM, one of which has the key at len */
 	bool is_below;
 	struct bring *b;
 };
@@ -48,9 +48,9 @@ static void shorten(struct fetch *f, uint32_t at, int why)
 	f->why = why;
 }
 
-/* ---- what is there ---- */
+/* ---- finding the prefix ---- */
 
-/* Images that fit, in a pool that they can be brought from: as far as the index says. */
+/* Does the image fit, and can blocks be brought from that pool?  As far as the index says. */
 static bool can_come(const struct fetch *f, uint32_t pool)
 {
 	const struct shm_pool *p = seg_pool(&f->c->seg, pool);
@@ -95,8 +95,8 @@ static int find(struct fetch *f)
 	return 0;
 }
 
-/* The target's space has got the key from somebody else meanwhile: a reference in place of the
- * source's. */
+/* The target's space has got the key from elsewhere meanwhile.  Take a reference there, in place
+ * of the source's. */
 static bool find_again(struct fetch *f, const struct bring_item *item)
 {
 	struct prefix p = { .near = GPC_SPACE(f->space) };
@@ -113,7 +113,7 @@ static bool find_again(struct fetch *f, const struct bring_item *item)
 	return true;
 }
 
-/* ---- where it comes from ---- */
+/* ---- the pools that blocks come from ---- */
 
 static bool has_sum(struct fetch *f, uint32_t i)
 {
@@ -124,7 +124,7 @@ static bool has_sum(struct fetch *f, uint32_t i)
 	return sum_kept(ram) && sum_is_known(ram, &sum);
 }
 
-/* Items behind what can be had are none. */
+/* Items behind the end of the prefix do not count. */
 static int find_lots(struct fetch *f, uint32_t flags)
 {
 	struct bring *b = f->b;
@@ -156,7 +156,7 @@ static bool is_refusal(int err)
 	       err == -ESTALE;
 }
 
-/* Why the writer has given no more, when it has given some. */
+/* The reason why the writer has given no more, if it has given some. */
 static int why_not(const struct fetch *f, uint32_t i)
 {
 	const struct bring_item *item = &f->b->item[i];
@@ -195,7 +195,7 @@ static int ask(struct fetch *f, uint64_t deadline)
 	return 0;
 }
 
-/* How many items the prefix has. */
+/* The number of items of the prefix. */
 static uint32_t count_items(const struct fetch *f)
 {
 	uint32_t i = 0;
@@ -211,7 +211,7 @@ static int too_short(const struct fetch *f)
 		       f->len);
 }
 
-/* A tail that is not wanted is cut, which only a device's copies wait for. */
+/* A tail that is not wanted is cut.  Only a device's copies wait for that. */
 static int bring(struct fetch *f, gpc_transfer *ret)
 {
 	struct bring *b = f->b;
@@ -240,15 +240,15 @@ static int bring(struct fetch *f, gpc_transfer *ret)
 	return f->len < f->opt.min ? too_short(f) : 0;
 }
 
-/* The prefix ends, and goes on below RAM: it is asked for.  A caller with time waits, without a
- * hold on any block, and looks once more; an error there is a miss. */
+/* The prefix ends, and goes on below RAM, so its blocks are asked for.  A caller with time waits,
+ * without a hold on any block, and looks once more; an error there is a miss. */
 static int find_lower(struct fetch *f, uint64_t deadline)
 {
 	uint64_t now = clock_ns(), until = deadline;
 	struct asked q;
 	int why;
 
-	if (deadline && deadline != NEVER) /* the copies take some of it, too */
+	if (deadline && deadline != NEVER) /* leave some of the time for the copies */
 		until = deadline > now ? now + (deadline - now) / 4 * 3 : now;
 	if (f->why != -ENOENT || f->len >= f->most || !ask_may_help(f->c, f->below, f->is_below) ||
 	    ask_post(f->c, ASK_UP, f->to, f->keys + f->len, f->n - f->len, until, deadline != 0,
@@ -340,7 +340,7 @@ static void tell(const struct fetch *f, gpc_block *blocks)
 {
 	uint32_t i;
 
-	if (f->len) /* else blocks may be NULL */
+	if (f->len) /* otherwise blocks may be NULL */
 		memcpy(blocks, f->block, f->len * sizeof(*blocks));
 	for (i = 0; f->opt.results && i < f->n; i++)
 		f->opt.results[i] = i < f->len ? 0 : f->why;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host.c - copies from RAM to RAM, by a few threads of the handle.
  *
- * A transfer's pairs lie in the memory of its channel.  Each thread takes as many at a time as make a
- * few MiB, plans and copies them; the thread that copies the last ones of a transfer marks it
- * done. Threads are started when there is more to do than there are, and stay.
+ * A transfer's pairs lie in the memory of its channel.  Each thread takes pairs of a few MiB at a
+ * time, plans them and copies them.  The thread that copies the last pairs of a transfer marks it
+ * done.  A thread is started when there is more work than threads, and stays.
  * Tests: t/bytes/threads-die.t t/bytes/copies-end.t */
 #include "config.h"
 
@@ -15,7 +15,7 @@
 #include "index/base/parallel.h"
 #include "bytes/device/host_bytes.h"
 
-#define SHARE_BYTES ((uint64_t)4 << 20) /* that a thread takes at a time */
+#define SHARE_BYTES ((uint64_t)4 << 20) /* bytes that a thread takes at a time */
 
 static int copy_ops(void *arg UNUSED, const struct copy_op *ops, uint32_t nops)
 {
@@ -31,7 +31,7 @@ static uint32_t share_of(const struct pair *p)
 	return (uint32_t)MAX(SHARE_BYTES / p->to->memory.block_bytes, 1);
 }
 
-/* With the lock held: some of the oldest job's pairs. */
+/* With the lock held: take some of the oldest job's pairs. */
 static struct job *take(struct transfers *t, uint32_t *ret_at, uint32_t *ret_n)
 {
 	struct job *j = t->first;
@@ -47,13 +47,13 @@ static struct job *take(struct transfers *t, uint32_t *ret_at, uint32_t *ret_n)
 	return j;
 }
 
-/* With the lock held; the channel may be another transfer's right after the store. */
+/* With the lock held.  The channel may belong to another transfer right after the store. */
 static void finish(struct job *j, uint32_t n)
 {
 	j->left -= n;
-	/* (h) the bytes of all threads, each of which has had the lock since, before done; pairs
-	 * with the acquire of is_done in transfer.c.  If we die before it, the transfer never
-	 * ends. */
+	/* (h) the bytes of all threads, each of which has had the lock since, are stored before
+	 * done; pairs with the acquire of is_done in transfer.c.  If we die before it, the
+	 * transfer never ends. */
 	if (!j->left)
 		store_release(j->done, j->value);
 }
@@ -70,7 +70,7 @@ static uint64_t copy_step(struct worker *w)
 	t->busy++;
 	j = take(t, &at, &n);
 	worker_unlock(w);
-	/* cannot fail: it allocates nothing, and copy_ops does not */
+	/* it cannot fail, since neither it nor copy_ops allocates memory */
 	plan_run(j->pair->plan, &j->pair->limits, &none, j->pairs + at, n, copy_ops, NULL);
 	worker_lock(w);
 	t->busy--;
@@ -121,7 +121,8 @@ void host_submit(gpc *c, uint32_t channel, const struct pair *pair, uint32_t n)
 	want += t->busy;
 	worker_post_all(&t->copier);
 	worker_unlock(&t->copier);
-	worker_start(&t->copier, MIN(want, t->most)); /* missing threads are done without */
+	/* if threads are missing, the others do the work */
+	worker_start(&t->copier, MIN(want, t->most));
 }
 
 void host_open(struct transfers *t)

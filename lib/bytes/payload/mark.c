@@ -2,9 +2,9 @@
 /* mark.c - gpc_transfer_mark: one of several processes that copy for a transfer has given its
  * copies to a stream.
  *
- * The word stands in the page of the peer whose transfer it is, one for each rank (rule B17).  A
- * channel of our own goes with it, so that gpc_close waits for the copies: what the rank reads is
- * mapped here.
+ * The transfer's peer has the words in its page, one for each rank (rule B17).  The rank also
+ * takes a channel of its own, so that gpc_close waits for the copies: the memory that the rank
+ * reads is mapped here.
  * Tests: t/bytes/ranks.t t/bytes/transfer-stores.t */
 #include "config.h"
 
@@ -18,21 +18,21 @@ static int no_transfer(int peer, gpc_transfer t)
 		       (unsigned long long)t, peer);
 }
 
-/* Which of its ranks we are.  The writer may end it and begin another one meanwhile: value comes
- * first and last. */
+/* Our number among the ranks.  The writer may end the transfer and begin another meanwhile, so the
+ * value is read first and last. */
 static int find_rank(const gpc *c, uint32_t peer, gpc_transfer t, uint32_t *ret)
 {
 	const struct shm_xfer *x = seg_xfer(&c->seg, peer, t % SHM_TRANSFERS);
 	uint64_t value = t / SHM_TRANSFERS;
 	uint32_t i;
 
-	/* pairs with (t): over */
+	/* pairs with (t): the transfer is over */
 	if (load_relaxed(&x->value) != value || !load_acquire(&x->left))
 		return no_transfer((int)peer, t);
 	for (i = 0; i < SHM_RANKS && load_relaxed(&x->rank[i]) != SHM_NO_PEER; i++)
 		if (load_relaxed(&x->rank[i]) == c->peer)
 			break;
-	order_fence(); /* ranks before value */
+	order_fence(); /* the ranks are read before the value */
 	if (load_relaxed(&x->value) != value)
 		return no_transfer((int)peer, t);
 	if (i == SHM_RANKS || load_relaxed(&x->rank[i]) != c->peer)
@@ -42,8 +42,8 @@ static int find_rank(const gpc *c, uint32_t peer, gpc_transfer t, uint32_t *ret)
 	return 0;
 }
 
-/* Ours is on its way, or there.  A second mark might come when the channel has another transfer,
- * and would take its word away. */
+/* Our mark is on its way, or has arrived.  A second mark might arrive when the channel has another
+ * transfer, and would overwrite that one's word. */
 static bool is_marked(gpc *c, const uint64_t *word, uint64_t value)
 {
 	struct transfers *t = c->transfers;
@@ -75,7 +75,7 @@ static int mark(gpc *c, uint32_t peer, gpc_transfer t, uint32_t rank, void *stre
 	if (!err)
 		err = device->check_stream(uuid, stream);
 	if (!err)
-		err = map_poke(c); /* behind the mark nothing may fail: it is said once */
+		err = map_poke(c); /* after the mark nothing may fail, since it is given once */
 	if (!err)
 		err = pin_words(c, device, peer);
 	start.device = device;

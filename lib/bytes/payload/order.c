@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order.c - gpc_order: a stream behind the copies of another one; gpc_release_after: blocks behind
- * a stream.
+/* order.c - gpc_order: a stream waits for the copies of another one.  gpc_release_after: a stream
+ * releases blocks.
  * Tests: t/bytes/order.t t/bytes/fetch-device.t t/bytes/lent-source.t t/bytes/transfer-stores.t */
 #include "config.h"
 
@@ -22,7 +22,7 @@ static int no_stage(const struct channel *s, gpc_transfer t, uint32_t stage)
 		       (unsigned long long)t, s->stages);
 }
 
-/* With the lock held: the event, or NULL and 0: there is nothing to wait for. */
+/* With the lock held: the event.  NULL and 0: there is nothing to wait for. */
 static int find_event(gpc *c, gpc_transfer t, uint32_t stage, void **ret_event,
 		      const struct device_bytes **ret_device)
 {
@@ -51,7 +51,7 @@ static int find_event(gpc *c, gpc_transfer t, uint32_t stage, void **ret_event,
 	return 0;
 }
 
-/* Events live as long as the handle: a new record of this one makes the stream wait a little
+/* Events live as long as the handle.  If the event is recorded again, the stream waits a little
  * longer. */
 GPC_EXPORT int gpc_order(gpc *c, gpc_transfer t, uint32_t stage, void *stream)
 {
@@ -64,7 +64,7 @@ GPC_EXPORT int gpc_order(gpc *c, gpc_transfer t, uint32_t stage, void *stream)
 	if (err < 0 || t == 0)
 		return err;
 	err = gpc_transfer_wait(c, t, 0);
-	if (err != -EAGAIN) /* done, failed, or no such name */
+	if (err != -EAGAIN) /* it is done, it has failed, or there is no such name */
 		return err == -EBADMSG ? 0 : err;
 	pthread_mutex_lock(&c->transfers->lock);
 	err = find_event(c, t, stage, &event, &device);
@@ -72,7 +72,7 @@ GPC_EXPORT int gpc_order(gpc *c, gpc_transfer t, uint32_t stage, void *stream)
 	return !err && event ? device->event_wait(event, stream) : err;
 }
 
-/* ---- whose stream? ---- */
+/* ---- the device of a stream ---- */
 
 static bool is_zero(const uint8_t uuid[16])
 {
@@ -81,7 +81,7 @@ static bool is_zero(const uint8_t uuid[16])
 	return !memcmp(uuid, zero, sizeof(zero));
 }
 
-/* The GPU of a pool in VRAM; false: it is on the host device, or nobody knows. */
+/* The GPU of a pool in VRAM.  False: it is on the host device, or unknown. */
 static bool uuid_of(const gpc *c, uint32_t pool, uint8_t uuid[16])
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
@@ -92,7 +92,7 @@ static bool uuid_of(const gpc *c, uint32_t pool, uint8_t uuid[16])
 	return true;
 }
 
-/* The kinds of the GPUs that the cache has are asked, each for its own.  A cache without GPUs has
+/* Each kind of the cache's GPUs is asked whether it has the stream.  A cache without GPUs has
  * streams of the host device. */
 int stream_device(const gpc *c, void *stream, const struct device_bytes **ret, uint8_t uuid[16])
 {
@@ -117,7 +117,7 @@ int stream_device(const gpc *c, void *stream, const struct device_bytes **ret, u
 	return device_bytes_of(uuid, ret);
 }
 
-/* The device of the first block in VRAM; without one, the driver is asked. */
+/* The device of the first block in VRAM.  If there is no such block, the drivers are asked. */
 static int find_device(const gpc *c, const gpc_block *blocks, uint32_t n, void *stream,
 		       const struct device_bytes **ret, uint8_t uuid[16])
 {
@@ -133,7 +133,7 @@ static int find_device(const gpc *c, const gpc_block *blocks, uint32_t n, void *
 
 /* ---- gpc_release_after ---- */
 
-/* Why it was not lent. */
+/* The reason why the block was not lent. */
 static int refuse_lend(const gpc *c, const gpc_block *blocks, uint32_t i, uint32_t record)
 {
 	uint16_t cell = load_relaxed(refs_cell(c, record));
@@ -156,7 +156,7 @@ void release_unlend(gpc *c, const gpc_block *blocks, uint32_t n)
 			refs_lend_end(c, pool_record(&c->seg, blocks[i]));
 }
 
-/* All, or none. */
+/* Lend all blocks, or none. */
 static int lend(gpc *c, const gpc_block *blocks, uint32_t n)
 {
 	uint32_t i, record;
@@ -176,9 +176,9 @@ static int lend(gpc *c, const gpc_block *blocks, uint32_t n)
 	return err;
 }
 
-/* The mark goes to our own word.  Without one the blocks stay held: the stream may still read them.
- * The thread is there before, since behind the mark the list is the channel's, and nothing may fail
- * any more. */
+/* The mark goes to our own word.  Without one the blocks stay held, since the stream may still
+ * read them.  The thread is started before: after the mark the list belongs to the channel, and
+ * nothing may fail any more. */
 static int release_by(gpc *c, const struct device_bytes *device, const uint8_t uuid[16],
 		      gpc_block *blocks, uint32_t n, void *stream)
 {

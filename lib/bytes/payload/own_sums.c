@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* own_sums.c - checksums of images in memory of the caller's own (gpc_sums_open).
- *
- * A device stores them as the trailers of shm_memory.h, in memory of ours that is registered with
- * it; keys and lives are unused here.  Host memory is summed by the calling thread.
+/* own_sums.c - checksums of images that lie in memory of the caller's own (gpc_sums_open).
  * Tests: t/bytes/sums-device.t */
 #include "config.h"
 
@@ -18,14 +15,14 @@
 #include <sys/mman.h>
 
 #define ANSWERS_BYTES ((size_t)GPC_SUMS * sizeof(struct shm_trailer))
-#define ITEMS         64u /* that are given to the device together */
+#define ITEMS         64u /* images that are given to the device together */
 
 struct gpc_sums {
 	const struct device_bytes *device;
 	uint8_t uuid[16];
 	void *sums;                 /* the device's; NULL: host memory */
-	struct shm_trailer *answer; /* GPC_SUMS; pages of their own */
-	uint32_t n, blocks;         /* blocks: of an image */
+	struct shm_trailer *answer; /* GPC_SUMS answers, on pages of their own */
+	uint32_t n, blocks;         /* blocks: of one image */
 	uint32_t seed;
 	struct sum_piece piece[];
 };
@@ -59,7 +56,7 @@ static int find(gpc_sums *s, const char *device)
 	return err;
 }
 
-/* Memory that the device's kernel reads and writes. */
+/* Prepare the memory that the device's kernel reads and writes. */
 static int open_device(gpc_sums *s, const char *device)
 {
 	int err;
@@ -87,7 +84,7 @@ static int open_sums(gpc_sums *s, const char *device)
 			 -1, 0);
 	if (s->answer == MAP_FAILED)
 		return err_set(ENOMEM, "no memory for %u checksums", GPC_SUMS);
-	/* a child of fork() writes none of it, and its copy would not be what the device writes */
+	/* a child of fork() never writes there, and its copy would not get the device's stores */
 	madvise(s->answer, ANSWERS_BYTES, MADV_DONTFORK);
 	err = open_device(s, device);
 	if (err)

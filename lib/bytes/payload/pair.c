@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pair.c - how blocks go from one pool to another one: planned once for two maps, and kept with
+/* pair.c - the way of blocks from one pool to another: planned once for two maps, and kept with
  * them.
  * Tests: t/bytes/pin-refused.t t/bytes/copy.t */
 #include "config.h"
@@ -27,7 +27,7 @@ static int check_images(const struct map *to, const struct map *from)
 	return 0;
 }
 
-/* Addresses of parts, as a plan wants them. */
+/* The addresses of the parts, in the form that a plan needs. */
 static void side_of(const struct map *m, uint8_t *base[SHM_PARTS], struct plan_side *ret)
 {
 	uint32_t i;
@@ -37,7 +37,8 @@ static void side_of(const struct map *m, uint8_t *base[SHM_PARTS], struct plan_s
 	*ret = (struct plan_side){ .nruns = m->memory.nruns, .run = m->memory.run, .base = base };
 }
 
-/* Which device of the kind that copies; NULL: it is host memory to that. */
+/* The map's device, if it is of the kind that copies.  NULL: to that kind the map is host
+ * memory. */
 static const uint8_t *on_device(const struct pair *p, const struct map *m)
 {
 	return m->device == p->by->device ? m->memory.uuid : NULL;
@@ -85,7 +86,7 @@ static void pair_free(struct pair *p)
 	free(p);
 }
 
-/* Parts of equal size: a cut within one access of a device would be slow. */
+/* The parts must have equal size, since a cut within one access of a device would be slow. */
 static int check_stages(const struct map *to, uint32_t stages)
 {
 	if (to->memory.block_bytes % stages)
@@ -148,7 +149,7 @@ static void say_integrated(gpc *c, const struct pair *p)
 		c->seg.name, p->from->pool, p->to->pool);
 }
 
-/* Planned without the lock; a thread that comes second drops its own plan. */
+/* The plan is made without the lock; a thread that comes second drops its own plan. */
 int pair_get(gpc *c, struct map *to, struct map *from, uint32_t stages, const struct pair **ret)
 {
 	struct transfers *t = c->transfers;

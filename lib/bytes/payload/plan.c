@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - two layouts become shapes.
  *
- *   cut      both images are walked side by side, and cut where either of them is
- *   join     cuts that follow each other on both sides become one, in whatever order the images
- *            have them
- *   fold     cuts of one width, sorted by address: from the first one that is left, the longest
- *            row of equal steps begins with one of the next CANDIDATES.  Layers that alternate
- *            with each other (K, V, K, V at equal distances, say) fold so, each for itself
+ *   cut      Both images are walked side by side, and cut wherever either of them is.
+ *   join     Cuts that follow each other on both sides become one, in whatever order the images
+ *            have them.
+ *   fold     The cuts of one width are sorted by address.  The first one that is left begins the
+ *            longest row of equal steps to one of the next CANDIDATES.  So layers that alternate
+ *            (K, V, K, V at equal distances, say) fold each for itself.
  *
- * Both steps of a fold are at least the width and at most max_pitch: so a shape is what a
- * pitched copy takes, and what descends is copied row by row.
+ * Both steps of a fold are at least the width and at most max_pitch.  So a pitched copy can take a
+ * shape, and a shape whose addresses descend is copied row by row.
  * Tests: t/bytes/plan-strides.t t/bytes/plan.t t/bytes/plan-bytes.t */
 #include "config.h"
 
@@ -38,10 +38,10 @@ struct cuts {
 struct plan_walk {
 	const struct plan_side *side;
 	uint32_t run, piece;
-	uint64_t at; /* in the piece */
+	uint64_t at; /* the position in the piece */
 };
 
-/* Pieces without a gap are one. */
+/* Pieces without a gap between them count as one. */
 static bool is_one(const struct shm_run *r)
 {
 	return r->count == 1 || r->run_stride == r->bytes;
@@ -194,7 +194,7 @@ static int by_width(const void *va, const void *vb)
 	return by ? by : order(a->to, b->to);
 }
 
-/* Cuts of one width and its strides, by address. */
+/* The cuts of one width, with their strides, by address. */
 struct fold {
 	struct cut *cut;
 	uint32_t n;

@@ -4,14 +4,15 @@
  *   bytes/payload/plan.c        from two layouts to shapes
  *   bytes/payload/plan_run.c    from shapes and slots to operations
  *
- * Both layouts cut the image into pieces.  The plan cuts it where either of them does, so that each
- * cut lies in one place on both sides, joins those that follow each other on both, and folds cuts
- * that lie at equal distances on both sides into one shape with rows.  Addresses, not offsets: two
- * allocations that happen to lie at equal distances fold as well.
+ * Both layouts cut the image into pieces.  The plan cuts it where either of them does, so that
+ * each cut lies in one place on both sides.  It joins cuts that follow each other on both sides.
+ * It folds cuts that lie at equal distances on both sides into one shape with rows.  It compares
+ * addresses, not offsets, so two allocations that happen to lie at equal distances fold as well.
  *
- * For a list of pairs of slots plan_run() then emits operations.  One block is an operation a
- * shape: a row, or rows.  For pairs that follow each other in the list, both of whose slots are
- * those next to the ones before, it is, of each shape, the first of these that can be had:
+ * For a list of pairs of slots plan_run() then emits operations.  A single block needs one
+ * operation for each shape: a row, or rows.  Pairs that follow each other in the list are
+ * neighbours if both slots of each pair are next to those of the pair before.  For each shape of
+ * neighbours it emits the first of these forms that is possible:
  *
  *   whole               slots without a gap: wider rows, or, of rows without a gap, more of them
  *   rows over slots     of one row: a row is a slot
@@ -20,7 +21,8 @@
  *   rows over slots     an operation a cut, its rows are slots; when cuts are fewer than slots
  *   rows                an operation a block
  *
- * No pitch is below the width of its rows, nor beyond max_pitch; of one row it is the width. */
+ * The pitch is at least the width of a row and at most max_pitch; for a single row it is the
+ * width. */
 #ifndef GPC_PAYLOAD_PLAN_H
 #define GPC_PAYLOAD_PLAN_H
 
@@ -29,19 +31,19 @@
 struct plan_side {
 	uint32_t nruns;
 	const struct shm_run *run;
-	uint8_t *const *base; /* of each part */
+	uint8_t *const *base; /* the address of each part */
 };
 
 #define PLAN_CUTS   65536u /* of an image, at most */
-#define PLAN_SHAPES 4096u  /* and after folding */
+#define PLAN_SHAPES 4096u  /* the most shapes after folding */
 
 struct plan {
 	uint32_t nshapes, cuts; /* shapes; rows of all of them */
 	struct copy_shape *shape;
 };
 
-/* -EPROTO: the images differ in size; -ENOMEM; -EOVERFLOW: more than PLAN_CUTS or PLAN_SHAPES.  The
- * runs are checked (memory_check_runs). */
+/* -EPROTO: the images differ in size.  -ENOMEM.  -EOVERFLOW: there are more than PLAN_CUTS or
+ * PLAN_SHAPES.  The runs were checked before (memory_check_runs). */
 int plan_make(const struct plan_side *to, const struct plan_side *from,
 	      const struct copy_limits *limits, struct plan *ret);
 /* The same for a part of the image, at least 1 byte, from `at` on. */
@@ -51,8 +53,8 @@ uint64_t plan_image_bytes(const struct plan_side *s);
 void plan_free(struct plan *p);
 
 /* Emit the operations of these pairs, in any order, by calls of `emit` with up to PLAN_BATCH of
- * them; stops at the first error and returns it.  No memory is allocated.  No operation crosses a
- * multiple of `chunk` from chunk_base on the host's side (0: there is none). */
+ * them.  It stops at the first error and returns it.  It allocates no memory.  On the host's side
+ * no operation crosses a multiple of `chunk` from chunk_base on (0: there are no chunks). */
 #define PLAN_BATCH 64u
 struct plan_host {
 	const uint8_t *base;

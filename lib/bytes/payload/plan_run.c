@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_run.c - shapes and pairs of slots become operations.
+/* plan_run.c - makes operations from shapes and pairs of slots.
  * Tests: t/bytes/plan-bytes.t t/bytes/plan.t */
 #include "config.h"
 
@@ -7,12 +7,12 @@
 
 #include "index/base/base.h"
 
-/* Operations that are gathered, and the chunk that the last one was in. */
+/* Gathered operations, and the chunk of the last one. */
 struct op_batch {
 	const struct copy_limits *limits;
 	const struct plan_host *host;
-	uint64_t chunk_at;  /* from the host's base; chunks begin there ... */
-	uint64_t chunk_end; /* ... and end: 0 .. 0 at first */
+	uint64_t chunk_at;  /* distance of the chunk from the host's base ... */
+	uint64_t chunk_end; /* ... and its end; both are 0 at first */
 	int (*emit)(void *arg, const struct copy_op *ops, uint32_t nops);
 	void *arg;
 	uint32_t n;
@@ -53,7 +53,7 @@ static struct spot host_place(const struct op_batch *b, const struct copy_op *op
 	};
 }
 
-/* Set the chunk to that of a byte; how many bytes are left in it. */
+/* Set the chunk to that of a byte; returns the number of bytes left in it. */
 static uint64_t chunk_left(struct op_batch *b, uint64_t at)
 {
 	if (at < b->chunk_at || at >= b->chunk_end) {
@@ -68,7 +68,7 @@ static uint64_t rows_span(const struct copy_op *op, const struct spot *p)
 	return (op->rows - 1) * p->pitch + op->width;
 }
 
-/* How many things of `bytes`, a stride apart, end within `left`. */
+/* The number of pieces of `bytes` bytes, a stride apart, that end within `left`. */
 static uint64_t fit(uint64_t left, uint64_t bytes, uint64_t stride, uint64_t most)
 {
 	return left < bytes ? 0 : MIN(most, (left - bytes) / stride + 1);
@@ -80,7 +80,7 @@ static void advance(struct copy_op *op, uint64_t to, uint64_t from)
 	op->from += from;
 }
 
-/* One row, a piece for each of its chunks. */
+/* One row, with an operation for each of its chunks. */
 static int put_row(struct op_batch *b, struct copy_op op)
 {
 	uint64_t bytes = op.width, some;
@@ -96,7 +96,7 @@ static int put_row(struct op_batch *b, struct copy_op op)
 	return err;
 }
 
-/* Rows: the rows that end within a chunk, then the row that crosses its end, and so on. */
+/* Rows: first those that end within a chunk, then the row that crosses its end, and so on. */
 static int put_rows(struct op_batch *b, struct copy_op op)
 {
 	uint64_t rows = op.rows, some;
@@ -158,7 +158,7 @@ static inline struct copy_op at_slots(const struct copy_shape *s, const struct c
 	};
 }
 
-/* Slots without a gap: are they wider rows, or more of them? */
+/* The slots have no gap between them: are they wider rows, or more rows? */
 static bool is_whole(const struct copy_shape *s, uint64_t n, struct copy_op *op)
 {
 	if (s->to_slot == s->width && s->from_slot == s->width &&
@@ -175,8 +175,8 @@ static bool is_whole(const struct copy_shape *s, uint64_t n, struct copy_op *op)
 	return true;
 }
 
-/* Strides are wide enough wherever pieces have bytes of their own.  An engine that lends two
- * overlapping parts gets garbage; the tests here and below keep it from operations that fail. */
+/* A stride is wide enough if pieces have bytes of their own.  An engine that lends two overlapping
+ * parts gets garbage; the tests here and below keep it from operations that fail. */
 static bool can_be_pitch(const struct op_batch *b, const struct copy_shape *s)
 {
 	return s->to_slot >= s->width && s->from_slot >= s->width &&
@@ -189,7 +189,7 @@ static bool is_slice(uint64_t stride, uint64_t pitch, uint64_t rows, uint64_t ma
 	return stride <= max_pitch && stride % pitch == 0 && stride / pitch >= rows;
 }
 
-/* Slots are slices of rows, or rows are slices of slots. */
+/* Slots may be slices of rows, or rows may be slices of slots. */
 static bool is_slices(const struct op_batch *b, const struct copy_shape *s, uint64_t n,
 		      struct copy_op *op)
 {
@@ -242,7 +242,7 @@ static int put_blocks(struct op_batch *b, const struct copy_shape *s, uint64_t n
 	return err;
 }
 
-/* n neighbours: the form with the fewest operations. */
+/* n neighbours, in the form with the fewest operations. */
 static int put_neighbours(struct op_batch *b, const struct copy_shape *s, uint64_t n,
 			  const struct copy_pair *first)
 {

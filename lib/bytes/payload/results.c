@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* results.c - the result of each block of a transfer: gpc_transfer_results.
  *
- * The writer counts its refusals, and names the bad block.  The records tell the refused blocks,
- * and are read when this handle sees that the transfer is over: a target that was committed is
- * LIVE, its owner and op still those of the command.  A block that has left again by then is
+ * The writer counts its refusals, and names the bad block.  The records show the other refused
+ * blocks.  They are read when this handle sees that the transfer is over: a committed target is
+ * LIVE, and still has owner and op of the command.  A block that has left again by then is
  * reported as refused, since nobody can use it.
  * Tests: t/bytes/fetch.t t/bytes/ranks.t */
 #include "config.h"
@@ -16,7 +16,7 @@
 static bool was_committed(const gpc *c, const struct channel *s, uint32_t i)
 {
 	const struct shm_record *r = seg_record(&c->seg, s->bound[i].record);
-	/* pairs with (C): owner and op before LIVE */
+	/* pairs with (C): owner and op are stored before LIVE */
 	uint32_t word = load_acquire(&r->word);
 
 	return WORD_STATE(word) == LIVE && load_relaxed(&r->owner) == c->peer &&
@@ -58,7 +58,7 @@ static int of_outcome(const struct outcome *o, uint32_t i)
 	return o->refused[i / 64] >> (i & 63) & 1 ? -ESTALE : 0;
 }
 
-/* With the lock held: -ENOENT, it is not among the remembered ones. */
+/* With the lock held.  -ENOENT: it is not among the remembered ones. */
 static int find(struct transfers *t, gpc_transfer name, int *results, uint32_t n)
 {
 	uint32_t i, k;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* seals.c - sums of blocks that the caller fills or reads itself (gpc_seal, gpc_sealed), and the
- * seeds of a pool: index/base/sums.h has the whole.
+ * seeds of a pool; index/base/sums.h has all kinds of sums.
  * Tests: t/bytes/seals.t */
 #include "config.h"
 
@@ -27,7 +27,7 @@ static int check(gpc *c, const gpc_block *blocks, const gpc_key *keys, uint32_t 
 	return err;
 }
 
-/* The pool of a block, mapped; *m: that of the one before, or NULL. */
+/* Map the pool of a block.  *m: the map of the block before, or NULL. */
 static int map_of(gpc *c, gpc_block block, uint32_t i, uint32_t part, struct map **m)
 {
 	int err = 0;
@@ -89,7 +89,8 @@ static int seal_one(gpc *c, const struct map *m, gpc_block block, uint32_t i, co
 	t->seed = s->seed;
 	t->flags = s->flags;
 	t->word = s->word;
-	/* (d) the sum before the life that makes it count: a seal that dies before it seals nothing */
+	/* (d) the sum is stored before the life that makes it count.  A process that dies before
+	 * it seals nothing. */
 	store_release(&t->life, WORD_GEN(word) + 1);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spill.c - gpc_spill: demote, copies and commit in one call; gpc_spill_ahead: before anybody needs
- * the room.
+/* spill.c - gpc_spill: demote, copies and commit in one call.  gpc_spill_ahead: the same, before
+ * anybody needs the room.
  *
  * The sources stay as they are until the writer commits, so there is nothing to undo: blocks that
  * are not copied stay in place.
@@ -25,7 +25,7 @@ struct spill {
 
 /* ---- one transfer ---- */
 
-/* More lots than one there are not. */
+/* A spill has only one lot. */
 static int begin(struct bring *b, const struct spill *s)
 {
 	uint32_t i, lot = 0;
@@ -43,7 +43,8 @@ static int begin(struct bring *b, const struct spill *s)
 	return err ? err : bring_begin(b);
 }
 
-/* The number of blocks on their way, or there already; *ret_copied: those on their way. */
+/* The number of blocks that are on their way, or there already; *ret_copied: those on their
+ * way. */
 static int spill_with(struct bring *b, const struct spill *s, uint32_t *ret_copied,
 		      gpc_transfer *ret)
 {
@@ -91,7 +92,7 @@ static int spill(gpc *c, const struct spill *s, void *stream, uint32_t *ret_copi
 	return n;
 }
 
-/* ---- where to ---- */
+/* ---- the target pool ---- */
 
 static int check_pool(const gpc *c, const char *argument, int pool)
 {
@@ -106,7 +107,7 @@ static int check_pool(const gpc *c, const char *argument, int pool)
 	return 0;
 }
 
-/* `from` is a pool; `to` as given, or -1: its demote_to. */
+/* `from` is a pool; `to` is as given, or -1: the demote_to of `from`. */
 static int find_to(const gpc *c, int from, int to, uint32_t *ret)
 {
 	int32_t demotes = load_relaxed(&seg_pool(&c->seg, (uint32_t)from)->demote_to);
@@ -181,7 +182,7 @@ GPC_EXPORT int gpc_spill(gpc *c, int from, int to, const gpc_block *blocks, uint
 
 /* ---- ahead of need ---- */
 
-/* Blocks of the pool that are on their way out of it, by whichever peer. */
+/* Blocks of the pool that are on their way out of it, moved by any peer. */
 static uint32_t under_way(gpc *c, uint32_t pool)
 {
 	uint32_t peer, i, n = 0;
@@ -190,7 +191,7 @@ static uint32_t under_way(gpc *c, uint32_t pool)
 	for (peer = 0; peer < c->seg.header.geometry.max_peers; peer++)
 		for (i = 0; i < SHM_TRANSFERS; i++) {
 			const struct shm_xfer *x = seg_xfer(&c->seg, peer, i);
-			uint32_t left = load_relaxed(&x->left); /* of this moment */
+			uint32_t left = load_relaxed(&x->left); /* the number at this moment */
 
 			if (left && load_relaxed(&x->from) == pool)
 				n += MIN(left, (uint32_t)GPC_TRANSFER_BLOCKS);
@@ -198,9 +199,9 @@ static uint32_t under_way(gpc *c, uint32_t pool)
 	return n;
 }
 
-/* Blocks of the capacity without a key and a user, or that wait only for a grace period to be so;
- * in a CALLER pool all blocks of its owner count.  The numbers are of this moment, each for
- * itself: a step too much or too little. */
+/* Blocks of the capacity that have neither key nor user, or will be so after a grace period; in a
+ * CALLER pool all blocks of its owner count.  Each number is of its own moment, so the sum may be
+ * slightly too high or too low. */
 static uint32_t free_blocks(const gpc *c, uint32_t pool)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
@@ -212,8 +213,8 @@ static uint32_t free_blocks(const gpc *c, uint32_t pool)
 	return used < blocks ? blocks - (uint32_t)used : 0;
 }
 
-/* To another space the blocks are copied, and blocks that have a copy are in the command as well:
- * its answer marks them by to == -1. */
+/* To another space the blocks are copied.  Blocks that have a copy there are in the command as
+ * well, and its answer marks them by to == -1. */
 GPC_EXPORT int gpc_spill_ahead(gpc *c, int pool, void *stream, int timeout_ms, gpc_transfer *ret)
 {
 	struct spill s = { .from = (uint32_t)pool, .deadline = deadline_from(timeout_ms) };

@@ -11,7 +11,7 @@
 #include "bytes/device/device.h"
 #include "bytes/device/host_bytes.h"
 
-#define ITEMS 64u /* items that are given to the device together */
+#define ITEMS 64u /* images that are given to the device together */
 
 static struct sum_want want_of(const struct map *ram, const struct sum_item *item)
 {
@@ -88,7 +88,7 @@ int sum_compare(gpc *c, struct map *images, const struct map *ram, uint32_t chan
 		       &seg_transfer(&c->seg, c->peer)->bad[channel], stream);
 }
 
-/* RAM is mapped as one part, with any layout. */
+/* RAM is mapped as one part, whatever its layout. */
 static uint32_t sum_of(const struct map *m, uint32_t slot, uint32_t crc)
 {
 	uint32_t i, j;

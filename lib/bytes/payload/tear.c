@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tear.c - a transfer whose last blocks will never be whole (rule B3).
  *
- *   torn      what was enqueued passes: the last event says so.  Nothing lands any more
- *   cutting   the writer hears that targets from entry `cut` on are refused
- *   cut       it has answered: done would stand for what is whole, and the device is told to store it
+ *   torn      The enqueued copies are passing; the last event says when they have.  Then no more
+ *             bytes arrive.
+ *   cutting   The writer learns that targets from entry `cut` on are refused.
+ *   cut       The writer has answered.  From now on done means that the rest is whole, and the
+ *             device is told to store it.
  *
  * The stream is the caller's and may be gone by then, so the mark goes to a stream of the device's
- * own: its place behind the copies is what the event has shown.  Nothing here waits.  If we die
- * before the mark, the transfer never ends, and its targets are given back with our seat.
+ * own: the event has shown that the copies have passed.  Nothing here waits.  If we die before the
+ * mark, the transfer never ends, and its targets are given back with our seat.
  * Tests: t/bytes/fetch-late.t t/bytes/transfer-lives.t */
 #include "config.h"
 
@@ -41,7 +43,7 @@ static void take_cut(gpc *c, struct op *op)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* False: the ring has no room, or there is no memory: later. */
+/* False: the ring has no room, or there is no memory, so try again later. */
 static bool send_cut(gpc *c, uint32_t channel, gpc_transfer name, uint32_t from)
 {
 	struct shm_command cmd = {
@@ -59,7 +61,7 @@ static bool send_cut(gpc *c, uint32_t channel, gpc_transfer name, uint32_t from)
 	return false;
 }
 
-/* 1: the enqueued copies have passed; 0: not yet; negative: the device is lost. */
+/* 1: the enqueued copies have passed.  0: not yet.  Negative: the device is lost. */
 static int has_passed(const struct channel *s)
 {
 	if (!s->enqueued)
@@ -67,7 +69,7 @@ static int has_passed(const struct channel *s)
 	return s->device->event_passed(s->events->event[s->stages - 1]);
 }
 
-/* One thread goes on with it: the thread that changes the state. */
+/* Only one thread goes on with it: the one that changes the state. */
 static bool change(struct transfers *t, uint32_t channel, enum channel_state from,
 		   enum channel_state to)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.c - copies under way: begun, seen to be done, over; and the transfers of a handle.
+/* transfer.c - the states of copies under way, and the transfers of a handle.
  *
  * ring_lock comes before the lock here: answers are taken with the former, and change channels.
  * Tests: t/bytes/transfer.t t/bytes/transfers-closed.t t/bytes/copy.t */
@@ -16,10 +16,10 @@
 #include "index/peer/ring.h"
 
 #define CHANNEL_BITS 6
-#define SANE_VALUE   ((uint64_t)1 << 56) /* a larger one was scribbled there */
-#define LOOK_NS      (20000)             /* gpc_close, between looks: at first ... */
+#define SANE_VALUE   ((uint64_t)1 << 56) /* a larger value was scribbled there */
+#define LOOK_NS      (20000)             /* the time between looks of gpc_close: at first ... */
 #define LOOK_MOST    (NS_PER_MS / 2)     /* ... and later */
-#define STATE_NS     (10 * NS_PER_MS)    /* between questions whether a device works */
+#define STATE_NS     (10 * NS_PER_MS)    /* the time between questions whether a device works */
 
 _Static_assert(SHM_TRANSFERS == 1u << CHANNEL_BITS && GPC_TRANSFERS == SHM_TRANSFERS,
 	       "a name has the channel below the value");
@@ -48,7 +48,8 @@ uint64_t *transfer_word(gpc *c, uint32_t channel, uint64_t *ret_value)
 }
 
 /* Pairs with (d), (h) and (e): a thread that sees the value sees the bytes.  The word of a rank
- * is its leader's: a later transfer may have it by now, and begins only when this one is over. */
+ * belongs to its leader.  A later transfer may have that word by now, but begins only when this
+ * one is over. */
 bool transfer_is_done(gpc *c, uint32_t channel)
 {
 	const struct channel *s = &c->transfers->channel[channel];
@@ -58,12 +59,12 @@ bool transfer_is_done(gpc *c, uint32_t channel)
 	return load_acquire(&seg_transfer(&c->seg, c->peer)->done[channel]) == s->value;
 }
 
-/* The writer has decided all targets. */
+/* Has the writer decided all targets? */
 bool transfer_is_over(gpc *c, uint32_t channel)
 {
 	const struct shm_xfer *x = seg_xfer(&c->seg, c->peer, channel);
 
-	/* pairs with (t): the result of each is seen */
+	/* pairs with (t): the result of each target is seen */
 	return load_acquire(&x->left) == 0 ||
 	       load_relaxed(&x->value) != c->transfers->channel[channel].value;
 }
@@ -77,7 +78,7 @@ void transfer_fail(struct transfers *t, gpc_transfer name, int err)
 void transfer_set(struct transfers *t, uint32_t channel, enum channel_state state)
 {
 	t->channel[channel].state = state;
-	/* transfer_sweep() looks without the lock: another sweep finds missed ones */
+	/* transfer_sweep() looks without the lock; another sweep finds a channel that it misses */
 	if (state == CHANNEL_IDLE)
 		store_relaxed(&t->used, t->used & ~(1ull << channel));
 	else
@@ -104,7 +105,7 @@ static void take_held(struct channel *s, struct held *h)
 	s->release = NULL;
 }
 
-/* Nobody else could: they were lent to the stream. */
+/* Nobody else could release them, since they were lent to the stream. */
 static void release_lent(gpc *c, const gpc_block *blocks, uint32_t n)
 {
 	if (!n)
@@ -115,7 +116,8 @@ static void release_lent(gpc *c, const gpc_block *blocks, uint32_t n)
 			gpc_last_error());
 }
 
-/* Without the lock: the maps' lock is taken before ours, since unmapped memory is forgotten. */
+/* Without the lock: the maps' lock is taken before ours, since transfers forget memory that is
+ * unmapped. */
 static void put_held(gpc *c, struct held *h)
 {
 	while (h->nmaps)
@@ -141,9 +143,9 @@ void transfer_drop(gpc *c, uint32_t channel)
 	transfer_let_go(c, channel);
 }
 
-/* ---- it goes on ---- */
+/* ---- the steps of a channel ---- */
 
-/* With the lock held, a marked channel: false, nothing has happened. */
+/* With the lock held, for a marked channel.  False: nothing has happened. */
 static bool step_marked(gpc *c, uint32_t i, struct held *h)
 {
 	struct transfers *t = c->transfers;
@@ -199,7 +201,7 @@ static void step(gpc *c, uint32_t i)
 	}
 	pthread_mutex_unlock(&t->lock);
 	put_held(c, &h);
-	if (bell) /* the writer looks by itself, but seldom */
+	if (bell) /* the writer also looks without a bell, but seldom */
 		ring_doorbell(c);
 	if (torn)
 		tear_step(c, i);
@@ -279,7 +281,7 @@ void transfer_renew(gpc *c, uint32_t channel)
 	pthread_mutex_unlock(&c->transfers->lock);
 }
 
-/* Without a mark nobody stores the value: nobody sees the end of the enqueued copies. */
+/* Without a mark nobody stores the value, so nobody sees the end of the enqueued copies. */
 gpc_transfer transfer_end(gpc *c, uint32_t channel, int err, bool marked)
 {
 	struct transfers *t = c->transfers;
@@ -296,8 +298,8 @@ gpc_transfer transfer_end(gpc *c, uint32_t channel, int err, bool marked)
 	return name;
 }
 
-/* With the lock held.  The last look at the word is the truth: after the question nothing runs
- * there any more. */
+/* With the lock held.  The last look at the word decides: when the device has answered, nothing
+ * runs on it any more. */
 static bool is_lost(gpc *c, uint32_t i)
 {
 	const struct channel *s = &c->transfers->channel[i];
@@ -306,7 +308,7 @@ static bool is_lost(gpc *c, uint32_t i)
 	       s->device->state(s->uuid) && !transfer_is_done(c, i);
 }
 
-/* Nobody may read blocks that are to be released then. */
+/* After a loss nobody may read blocks that were to be released at done. */
 void transfer_find_lost(gpc *c)
 {
 	struct transfers *t = c->transfers;
@@ -349,19 +351,19 @@ int transfer_open(gpc *c)
 		if (t->channel[i].value < SANE_VALUE)
 			t->last = MAX(t->last, t->channel[i].value);
 		begun = load_relaxed(&seg_xfer(&c->seg, c->peer, i)->value);
-		if (begun < SANE_VALUE) /* also a transfer that was never done */
+		if (begun < SANE_VALUE) /* also the value of a transfer that was never done */
 			t->last = MAX(t->last, begun);
 	}
 	/* Copies that a dead peer gave to a stream may still store there while its process exits.
-	 * The value is at most SHM_TRANSFERS above the done value of one peer, and for all peers
-	 * below the present time in microseconds. */
+	 * The value is at most SHM_TRANSFERS above the done value of one peer.  For all peers it
+	 * is below the present time in microseconds. */
 	t->begun = t->last = MAX(t->last + SHM_TRANSFERS, clock_ns() / 1000);
 	c->transfers = t;
 	map_watch(c, pair_forget, transfer_feed);
 	return 0;
 }
 
-/* Does a device still work on something, as far as can be seen? */
+/* Does a device still work on something, as far as this process can see? */
 static bool is_at_work(gpc *c)
 {
 	struct transfers *t = c->transfers;
@@ -376,12 +378,12 @@ static bool is_at_work(gpc *c)
 	return works;
 }
 
-/* A torn transfer that is not cut yet has nothing on a device any more.  When the writer finds
- * the seat empty, it decides the transfers that the device has ended. */
+/* A torn transfer that is not cut yet has nothing on a device any more.  When the writer finds the
+ * seat empty, it decides the transfers that the device has ended. */
 static bool has_ended(const struct channel *s)
 {
 	switch (s->state) {
-	case CHANNEL_LOST: /* of a device that works: nobody sees its end */
+	case CHANNEL_LOST: /* the device still works, and nobody sees its end */
 		return !s->device || s->device->state(s->uuid);
 	case CHANNEL_MARKED: /* other processes copy */
 		return !s->ranked;
@@ -450,14 +452,14 @@ static void unpin_words(gpc *c)
 			t->words_by->unpin(seg_transfer(&c->seg, i));
 }
 
-/* Waiting threads see a readable descriptor: the transfer has ended. */
+/* A thread that waits for a descriptor finds it readable: the transfer has ended. */
 void transfer_free(gpc *c)
 {
 	struct transfers *t = c->transfers;
 
 	if (!t)
 		return;
-	map_watch(c, NULL, NULL); /* maps outlive the plans for them */
+	map_watch(c, NULL, NULL); /* maps outlive the plans that are made for them */
 	host_stop(t);
 	unpin_words(c);
 	waiters_end(t, true);
@@ -467,7 +469,7 @@ void transfer_free(gpc *c)
 	c->transfers = NULL;
 }
 
-/* Threads and descriptors are the parent's. */
+/* Threads and descriptors belong to the parent. */
 void transfer_abandon(gpc *c)
 {
 	struct transfers *t = c->transfers;

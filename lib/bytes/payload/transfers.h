@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfers.h - declarations that the sources of copies share.
  *
- *   transfer.c   channels: begun, ended, gone over    wait.c      who waits, and descriptors
- *   tear.c       copies that are not whole            results.c   what became of each block
+ *   transfer.c   channels: begun, stepped, ended    wait.c      waits, and descriptors
+ *   tear.c       copies that are not whole            results.c   the result of each block
  *   pair.c       two pools, planned once              enqueue.c   from pairs of slots to a stream
  *   host.c       RAM to RAM, by threads               order.c     other streams; late releases
  *   copy.c       gpc_copy                             mark.c      gpc_transfer_mark
@@ -17,19 +17,19 @@
 #include "bytes/payload/plan.h"
 #include "bytes/payload/transfer.h"
 
-#define TRANSFER_FAILURES 1024u /* that are remembered */
-#define HOST_THREADS      4u    /* that copy from RAM to RAM */
+#define TRANSFER_FAILURES 1024u /* failures that are remembered */
+#define HOST_THREADS      4u    /* threads that copy from RAM to RAM */
 #define ROUND             256u  /* pairs that are planned together */
 
-/* Two pools between which something was copied: freed with either map. */
+/* Two pools between which something was copied.  It is freed with either map. */
 struct pair {
 	struct pair *next;
 	struct map *to, *from;
-	const struct map *by; /* whose device copies; NULL: our threads */
+	const struct map *by; /* the map whose device copies; NULL: our threads */
 	struct copy_limits limits;
-	uint64_t *slots; /* a bit for each slot of `to`; under `marks` */
+	uint64_t *slots; /* a bit for each slot of `to`; protected by `marks` */
 	uint32_t stages;
-	struct plan plan[]; /* of each part of the image; one stage: of all of it */
+	struct plan plan[]; /* a plan for each part of the image; with one stage, for all of it */
 };
 
 enum channel_state {
@@ -44,7 +44,7 @@ enum channel_state {
 	CHANNEL_LOST
 };
 
-struct events { /* of a channel on one device; as long as the handle */
+struct events { /* The events of a channel on one device; they live as long as the handle. */
 	struct events *next;
 	const struct device_bytes *device;
 	uint8_t uuid[16];
@@ -57,28 +57,31 @@ struct bound {
 
 struct channel {
 	enum channel_state state;
-	bool commits; /* the writer does */
-	bool ranked;  /* ... when ranks say done */
-	bool rings;   /* wake the writer when done: it waits for a word of ours */
+	bool commits; /* the writer commits it */
+	bool ranked;  /* ... when the ranks say done */
+	bool rings;   /* wake the writer when done, since it waits for a word of ours */
 	int err;
-	uint64_t value; /* of the transfer begun last; SHM words that equal it are done */
-	/* of a rank: the word of its leader, and the value to store; else NULL */
+	/* of the last transfer that was begun; it is done when the SHM word equals it */
+	uint64_t value;
+	/* for a rank: the word of its leader, and the value to store; else NULL */
 	uint64_t *word, wanted;
 	const struct device_bytes *device;
 	uint8_t uuid[16];
-	struct events *all_events, *events; /* and the fields of this transfer: NULL: none */
+	/* all events of the channel, and those of this transfer; NULL: none */
+	struct events *all_events, *events;
 	uint32_t stages;
 	uint32_t nmaps;
 	struct map *map[GPC_MAX_POOLS + 1];
-	gpc_block *release; /* at done */
+	gpc_block *release; /* to be released at done */
 	uint32_t nrelease;
 
-	/* of one that the writer commits */
+	/* For a transfer that the writer commits: */
 	uint32_t n;          /* blocks that the call has reported */
-	struct bound *bound; /* these; room for GPC_TRANSFER_BLOCKS, once made */
-	uint64_t op;         /* of the first */
-	uint32_t cut;        /* torn: entries of the command that are whole */
-	bool enqueued;       /* ... and something of it was given to the device: the last event */
+	struct bound *bound; /* these blocks; it has room for GPC_TRANSFER_BLOCKS, once made */
+	uint64_t op;         /* op of the first block */
+	uint32_t cut;        /* torn: the number of the command's entries that are whole */
+	/* ... and a part of it was given to the device: there is a last event */
+	bool enqueued;
 };
 
 /* The result of a transfer that is over. */
@@ -99,39 +102,42 @@ struct waiter {
 struct job {
 	struct job *next;
 	const struct pair *pair;
-	struct copy_pair *pairs;       /* memory of the channel, kept for the next one */
-	uint32_t size, n, taken, left; /* room; pairs; taken, and not copied yet */
+	struct copy_pair *pairs; /* memory of the channel, kept for the next one */
+	/* its size; pairs in it; pairs that are taken; pairs that are not copied yet */
+	uint32_t size, n, taken, left;
 	uint64_t *done, value;
 };
 
 struct transfers {
-	pthread_mutex_t lock; /* of all but the last two groups; ring_lock is taken before it */
-	uint64_t used;        /* bit: that channel is not idle */
+	/* of all fields except for the last two groups; ring_lock is taken before it */
+	pthread_mutex_t lock;
+	uint64_t used; /* bit i: channel i is not idle */
 	struct channel channel[SHM_TRANSFERS];
-	uint64_t last;  /* value given out last */
-	uint64_t begun; /* before any was given out */
+	uint64_t last;  /* the last value that was given out */
+	uint64_t begun; /* the value before the first one was given out */
 	struct {
 		gpc_transfer name;
 		int err;
 	} failed[TRANSFER_FAILURES];
-	uint32_t nfailed; /* ever; the place of the next one, modulo their number */
-	uint32_t named;   /* of these, by a wait for all */
+	uint32_t nfailed; /* failures so far; modulo their number it is the place of the next one */
+	uint32_t named;   /* the failures that a wait for all has reported */
 	struct outcome outcome[OUTCOMES];
-	uint32_t noutcomes;     /* ever */
-	uint64_t seat_asked_ns; /* when a call last waited for the writer alone */
-	uint64_t seat_look_ns;  /* for a writer, next time */
-	uint32_t seat_missed;   /* looks in a row that found none */
+	uint32_t noutcomes;     /* outcomes so far */
+	uint64_t seat_asked_ns; /* the last time when a call waited for the writer alone */
+	uint64_t seat_look_ns;  /* the time of the next look for a writer */
+	uint32_t seat_missed;   /* looks in a row that found no writer */
 	struct waiter *waiters;
 	struct pair *pairs;
-	pthread_mutex_t marks;               /* of pair->slots, and ... */
-	const struct device_bytes *words_by; /* ... whom done words are registered with: ... */
-	uint8_t pinned[GPC_MAX_PEERS + 1];   /* ... those of these peers: enum map_chunk */
-	uint32_t integrated_told;            /* atomic */
+	pthread_mutex_t marks; /* protects pair->slots; and ... */
+	/* ... the device with which done words are registered: ... */
+	const struct device_bytes *words_by;
+	uint8_t pinned[GPC_MAX_PEERS + 1]; /* ... the words of these peers: enum map_chunk */
+	uint32_t integrated_told;          /* atomic */
 
 	/* host.c */
 	struct worker copier; /* the lock protects the following fields */
 	struct job job[SHM_TRANSFERS];
-	struct job *first, **end; /* those with pairs that nobody has taken */
+	struct job *first, **end; /* jobs with pairs that nobody has taken */
 	uint32_t most, busy;
 };
 
@@ -143,23 +149,23 @@ bool transfer_is_done(gpc *c, uint32_t channel);
 bool transfer_is_over(gpc *c, uint32_t channel);
 void transfer_fail(struct transfers *t, gpc_transfer name, int err);
 void transfer_set(struct transfers *t, uint32_t channel, enum channel_state state);
-/* Without it.  The channel releases its holds: idle. */
+/* Without the lock.  The channel gives back its holds, and is idle. */
 void transfer_let_go(gpc *c, uint32_t channel);
 /* Rule B4: a lost device has not done it. */
 void transfer_find_lost(gpc *c);
-/* Another value for a channel with nothing bound: a second try of its command. */
+/* Give another value to a channel with nothing bound, for a second try of its command. */
 void transfer_renew(gpc *c, uint32_t channel);
 
 /* ---- order.c ---- */
 
-/* References that a stream was to release are the handle's own again. */
+/* References that a stream was to release belong to the handle again. */
 void release_unlend(gpc *c, const gpc_block *blocks, uint32_t n);
 
 /* ---- wait.c ---- */
 
 bool transfer_feed(gpc *c);
-/* The handle goes: tell them that the transfer has ended; in a forked child they are the
- * parent's. */
+/* The handle goes.  Tell the waiters that the transfer has ended; in a forked child they belong to
+ * the parent. */
 void waiters_end(struct transfers *t, bool tell);
 
 /* ---- results.c ---- */
@@ -169,39 +175,40 @@ void outcome_note(gpc *c, uint32_t channel);
 
 /* ---- tear.c ---- */
 
-/* Slots of the command from `cut` on are not whole. */
+/* Entries of the command from `cut` on are not whole. */
 void tear(gpc *c, uint32_t channel, uint32_t cut, bool enqueued);
 /* One step of a channel that is torn, cutting or cut. */
 void tear_step(gpc *c, uint32_t channel);
 
 /* ---- enqueue.c ---- */
 
-/* The word of a peer, and of ours, as devices store it. */
+/* The word of a peer, or our own, as devices store it. */
 int pin_words(gpc *c, const struct device_bytes *device, uint32_t peer);
 int pin_pair(gpc *c, const struct pair *p, const struct copy_pair *pairs, uint32_t n);
 int enqueue_pairs(const struct pair *p, uint32_t stage, const struct copy_pair *pairs, uint32_t n,
 		  void *stream);
 int check_stream(const struct map *by, void *stream);
-/* Events for that many stages, with the channel begun. */
+/* Events for that many stages; the channel is begun. */
 int events_make(gpc *c, uint32_t channel, uint32_t stages);
 
 /* ---- order.c ---- */
 
-/* The device that a caller's stream is of, when no block says it. */
+/* The device of a caller's stream, if no block says it. */
 int stream_device(const gpc *c, void *stream, const struct device_bytes **ret, uint8_t uuid[16]);
 
 /* ---- pair.c ---- */
 
-/* Of two maps that the caller holds: -EPROTO, or as plan_make. */
+/* For two maps that the caller holds: -EPROTO, or the errors of plan_make(). */
 int pair_get(gpc *c, struct map *to, struct map *from, uint32_t stages, const struct pair **ret);
 void pair_forget(gpc *c, struct map *m);
 void pair_free_all(struct transfers *t);
 
 /* ---- host.c ---- */
 
-/* The channel's memory for n pairs: -ENOMEM.  It is filled, and then copied: -EAGAIN, no thread. */
+/* The channel's memory for n pairs: -ENOMEM.  The caller fills it, and then the threads copy:
+ * -EAGAIN, there is no thread. */
 int host_room(gpc *c, uint32_t channel, uint32_t n, struct copy_pair **ret_pairs);
-int host_start(gpc *c); /* is there a thread at all? */
+int host_start(gpc *c); /* start a thread, if there is none */
 void host_submit(gpc *c, uint32_t channel, const struct pair *pair, uint32_t n);
 void host_open(struct transfers *t);
 void host_stop(struct transfers *t);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait.c - who waits for a transfer: gpc_transfer_wait, and descriptors.
+/* wait.c - waits for transfers: gpc_transfer_wait, and descriptors.
  *
- * Done words are looked at.  When the device has said done and the writer is to decide, it is
- * woken, and a handle that is the writer itself serves meanwhile.
+ * A wait looks at done words.  When the device has said done and the writer has to decide, the
+ * wait wakes the writer.  A handle that is the writer itself serves meanwhile.
  * Tests: t/bytes/copies-end.t t/bytes/copies-race.t t/index/no-writer.t */
 #include "config.h"
 
@@ -15,11 +15,11 @@
 #include "index/base/fd.h"
 #include "index/peer/ring.h"
 
-#define LOOK_NS     (20000)           /* between looks at done words, at first ... */
+#define LOOK_NS     (20000)           /* the time between looks at done words, at first ... */
 #define LOOK_MOST   (NS_PER_MS / 2)   /* ... and later */
-#define STATE_NS    (10 * NS_PER_MS)  /* between questions whether a device works */
-#define SEAT_NS     (100 * NS_PER_MS) /* ... and whether there is a writer */
-#define SEAT_OLD_NS (2 * SEAT_NS)     /* between waits that are one */
+#define STATE_NS    (10 * NS_PER_MS)  /* the time between questions whether a device works */
+#define SEAT_NS     (100 * NS_PER_MS) /* ... and between looks whether there is a writer */
+#define SEAT_OLD_NS (2 * SEAT_NS)     /* waits within this time count as one */
 
 /* With the lock held, after a sweep: -EAGAIN; 0, -EIO, -EBADMSG; -EINVAL: no such name. */
 static int look_locked(gpc *c, gpc_transfer name)
@@ -39,7 +39,7 @@ static int look_locked(gpc *c, gpc_transfer name)
 	return 0;
 }
 
-/* The same for all with values up to this one. */
+/* The same for all transfers whose value is at most this one. */
 static int look_all_locked(gpc *c, uint64_t upto)
 {
 	struct transfers *t = c->transfers;
@@ -133,7 +133,7 @@ static bool needs_writer(gpc *c, gpc_transfer name, uint64_t upto)
 	return needs && !works;
 }
 
-/* 0, or -ENOTCONN: two looks in a row found no writer, so a standby has had its time.  The handle
+/* 0.  -ENOTCONN: two looks in a row found no writer, so a standby has had its time.  The handle
  * keeps the last finding, for waits that are shorter than that. */
 static int writers_turn(gpc *c, uint64_t now)
 {
@@ -144,12 +144,12 @@ static int writers_turn(gpc *c, uint64_t now)
 	if (ring_writer_is_gone(c))
 		return -ENOTCONN;
 	pthread_mutex_lock(&t->lock);
-	if (now - t->seat_asked_ns > SEAT_OLD_NS) { /* the earlier misses do not count now */
+	if (now - t->seat_asked_ns > SEAT_OLD_NS) { /* the earlier misses no longer count */
 		t->seat_missed = 0;
 		t->seat_look_ns = now + SEAT_NS;
 	}
 	t->seat_asked_ns = now;
-	looks = now >= t->seat_look_ns || t->seat_missed >= 2; /* one may have come */
+	looks = now >= t->seat_look_ns || t->seat_missed >= 2; /* a writer may have come */
 	if (looks) {
 		t->seat_look_ns = now + SEAT_NS;
 		t->seat_missed = ring_has_writer(c) ? 0 : t->seat_missed + 1;
@@ -163,10 +163,10 @@ static int writers_turn(gpc *c, uint64_t now)
 	return err;
 }
 
-/* Until the next look.  A caller that is the writer serves meanwhile. */
+/* Pause until the next look.  A caller that is the writer serves meanwhile. */
 static void pause_for(gpc *c, struct backoff *b)
 {
-	ring_turn(c); /* answers for torn transfers */
+	ring_turn(c); /* take answers for torn transfers */
 	if (handle_help(c, b->ns) > 0)
 		b->ns = MIN(2 * b->ns, b->most);
 	else
@@ -188,7 +188,7 @@ GPC_EXPORT int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms)
 	pthread_mutex_unlock(&c->transfers->lock);
 	while ((err = look(c, t, upto)) == -EAGAIN) {
 		now = clock_ns();
-		if (now >= state) { /* at first, too: a wait without a timeout asks once */
+		if (now >= state) { /* also at the start: a wait without a timeout asks once */
 			transfer_find_lost(c);
 			state = now + STATE_NS;
 			continue;
@@ -229,8 +229,8 @@ void waiters_end(struct transfers *t, bool tell)
 	}
 }
 
-/* With the lock held: does the thread have to go on with a transfer that no call may come back
- * to? */
+/* With the lock held: does the thread have to continue a transfer, since no call may ever come
+ * back to it? */
 static bool needs_thread(const struct transfers *t)
 {
 	uint32_t i;
@@ -249,7 +249,7 @@ static bool needs_thread(const struct transfers *t)
 	return false;
 }
 
-/* By the thread of the maps: true while somebody waits, or something is to be done. */
+/* Called by the thread of the maps.  True: somebody waits, or there is work. */
 bool transfer_feed(gpc *c)
 {
 	struct transfers *t = c->transfers;
@@ -286,7 +286,7 @@ bool transfer_feed(gpc *c)
 	return more;
 }
 
-/* The library's descriptor and the program's are two: what the program closes is its own. */
+/* The library and the program have a descriptor each, so the program closes only its own. */
 GPC_EXPORT int gpc_transfer_fd(gpc *c, gpc_transfer name)
 {
 	struct transfers *t;

@@ -390,8 +390,8 @@ GPC_EXPORT int gpc_attach(const char *name, const struct gpc_attach_options *opt
 		err = err_set(EINVAL, "ret is NULL");
 	if (err == 0)
 		err = segment_name_check(name);
-	/* caches under other names, from outside of the folder, can only be looked at and
-	 * removed */
+	/* a cache that other software made may have a name that is no text: it can only be looked
+	 * at and removed */
 	if (err == 0 && !(flags & GPC_READONLY))
 		err = err_text("name", name, GPC_MAX_NAME);
 	return err < 0 ? err : attach(name, opt, flags, NULL, ret);

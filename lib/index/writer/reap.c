@@ -5,7 +5,7 @@
  * is gone (seat_is_over).  Between the two it sends no more commands, but its devices may still
  * store: done-words into its transfers, and bytes into its blocks.
  *
- *   it had goes when it is why
+ *   leftover                            goes when it is     why
  *   ----------------------------------  ------------------  --------------------------------------
  *   sections, commands without answer   lost                others wait for them
  *   its pools                           lost                the one step that all wait for
