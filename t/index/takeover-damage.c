@@ -213,7 +213,7 @@ static void test_damage(void)
 	damage_records();
 	segment_unmap_writer(&c->seg, index_of_hand);
 	section = must(gpc_section_enter(d));
-	take(4);
+	take_by(4);
 	is_as_before(false, "damaged");
 	is_found(missing, "before its first grace period");
 	gpc_section_leave(d, section);
@@ -242,7 +242,7 @@ static void test_dead_pool(void)
 	SEG_AT(index_of_hand, c->seg.at.state, struct shm_state, 0)->live_pools[0] &= ~2ull;
 	segment_unmap_writer(&c->seg, index_of_hand);
 	ram_is_gone = true;
-	take(4);
+	take_by(4);
 	recover();
 	clean(c, "a pool that had gone");
 	is_as_before(false, "the other pool");

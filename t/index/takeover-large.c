@@ -146,7 +146,7 @@ static void test_killed(uint32_t after)
 	waitpid(pid, NULL, 0);
 	ok(load_acquire(steps) >= after, "a writer is killed at work");
 	walk(before);
-	take(4);
+	take_by(4);
 	is_as_before(false, "killed");
 	recover();
 	clean(c, "a writer that was killed");

@@ -82,7 +82,7 @@ TAP_FN bool is_booked(struct writer *w, struct wpool *p)
 	       p->live + p->reserved + p->dying + p->nfree == p->slots;
 }
 
-TAP_FN void take(uint32_t n)
+TAP_FN void take_by(uint32_t n)
 {
 	uint32_t i, wrong = 0;
 
@@ -105,7 +105,7 @@ TAP_FN void take_over(uint32_t n)
 				 c->writer->pool[i].queue.queued;
 	ok(right, "each item was where it belongs");
 	must(gpc_writer_drop(c));
-	take(n);
+	take_by(n);
 }
 
 /* Overflow flags stand where a block is in its second bucket, and nowhere else. */
