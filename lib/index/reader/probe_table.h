@@ -12,14 +12,13 @@
 #include "kernels/probe.h"
 
 #define PROBE_GROUP 64 /* keys whose answers are used together */
-#define PROBE_PART \
-/* keys that are compared before their second buckets are, and before the lines are
-	 * prefetched that their hits need */
-32
+/* Keys that are compared before their second buckets are, and before the lines are prefetched that
+ * their hits need. */
+#define PROBE_PART  32
 #define PROBE_PARTS (PROBE_GROUP / PROBE_PART)
 
-	/* The inputs of every probe of one call, loaded once. */
-	struct probe {
+/* The inputs of every probe of one call, loaded once. */
+struct probe {
 	const gpc *c;
 	const struct probe_entry *table;
 	uint32_t buckets;
