@@ -30,7 +30,7 @@ done
 refuses 2 "there is no setting 'Quota'; there are free-target, quota, log-level" gpc-inspect --dir "$shm" set one Quota=1
 refuses 2 'quota is given twice' gpc-inspect --dir "$shm" set one quota=1 quota=1
 refuses 2 'mode is given twice' gpc-inspect --dir "$shm" set one mode=0600 mode=0660
-for key in block-size max-blocks vram-blocks ram-blocks ram-space unchained block-bytes numa huge-dir max-peers max-pools \
+for key in block-size max-blocks vram-blocks ram-blocks ram-space unchained block-bytes sums numa huge-dir max-peers max-pools \
 	device tick quarantine keep-tokens keep-digests max-aliases layout dir key-file; do
 	refuses 2 "set: $key is fixed when a cache is made: " gpc-inspect --dir "$shm" set one $key=1
 done

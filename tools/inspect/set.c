@@ -48,11 +48,12 @@ static const struct key {
 };
 
 /* Options of gpcd that stay as they are, by when that is decided. */
-static const char *const made_with[] = { "block-size",  "max-blocks", "vram-blocks", "ram-blocks",
-					 "ram-space",   "unchained",  "block-bytes", "numa",
-					 "huge-dir",    "max-peers",  "max-pools",   "device",
-					 "tick",        "quarantine", "keep-tokens", "keep-digests",
-					 "max-aliases", "layout",     "dir",         "key-file" };
+static const char *const made_with[] = {
+	"block-size",  "max-blocks", "vram-blocks", "ram-blocks",  "ram-space",    "unchained",
+	"block-bytes", "sums",       "numa",        "huge-dir",    "max-peers",    "max-pools",
+	"device",      "tick",       "quarantine",  "keep-tokens", "keep-digests", "max-aliases",
+	"layout",      "dir",        "key-file"
+};
 static const char *const started_with[] = { "disk",
 					    "disk-bytes",
 					    "disk-blocks",
