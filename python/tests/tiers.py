@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import gpc.engines.tiers as tiers
 from gpc.engines.bytes import address_of
 from gpc.engines.cache import POOL, close_cache, open_cache
 from gpc.engines.config import ConfigError
+from gpc.engines.secret import read_key
 from gpc.engines.store import Store
 from gpc.lmcache.config import Config as LMCache
 from gpc.sglang.config import Config as SGLang
@@ -96,7 +98,7 @@ if sys.argv[1:2] == ["engine"]:
     sys.exit()
 
 import vllm_fake  # noqa: E402
-from tap import _made, done, is_, name, ok, raises  # noqa: E402
+from tap import _made, done, is_, name, ok, raises, skip  # noqa: E402
 
 DEADLINE = 600                   # of one answer; the watchdog of the test comes before it
 tmp = tempfile.mkdtemp()
@@ -443,6 +445,55 @@ refused("secret", "the cache has another secret than the disk", "-k", gpc_disk=o
 is_(os.path.exists(key), False, "neither makes a key file")
 e.close()
 gpc.unlink(name + "-k")
+
+# the file of another user, whose group may attach to its cache
+
+key_of = tempfile.mkdtemp()
+for path in (key_of, tmp, os.path.dirname(tmp)):
+    if os.stat(path).st_uid == os.geteuid() and not os.stat(path).st_mode & 1:
+        os.chmod(path, 0o711)
+key = f"{key_of}/key"
+with open(key, "w") as f:
+    f.write("0f" * 16 + "\n")
+
+
+def read_as(uid, gid):
+    """What read_key says there."""
+    r, w = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+            text = read_key(key).hex()
+        except BaseException as e:
+            text = str(e)
+        os.write(w, text.encode())
+        os._exit(0)
+    os.close(w)
+    os.waitpid(pid, 0)
+    return os.read(r, 1000).decode()
+
+
+os.chmod(key, 0o640)
+is_(read_key(key).hex(), "0f" * 16, "gpcd has opened the key file to the group of its cache: its owner takes it")
+for bad in (0o660, 0o644):
+    os.chmod(key, bad)
+    raises(ConfigError, f"gpc_key_file: others could read {key}, or its group write to it", lambda: read_key(key), f"mode {bad:o}")
+if os.geteuid() == 0:
+    os.chmod(key, 0o640)
+    os.chown(key, 0, 65534)
+    is_(read_as(65533, 65534), "0f" * 16, "and so does another user of that group")
+    ok("Permission denied. gpcd --group gives its key file mode 640" in read_as(65533, 65533), "but nobody else")
+    os.chown(key, 65534, 65534)
+    raises(ConfigError, "belongs to user 65534, and this one is not in its group 65534", lambda: read_key(key), "the file of a stranger")
+    os.chmod(key, 0o600)
+    raises(ConfigError, "belongs to user 65534, and its mode lets in nobody else", lambda: read_key(key), "or one that is closed")
+else:
+    for what in ("group", "others", "stranger", "closed"):
+        skip(what, "this user cannot become another one")
+shutil.rmtree(key_of)
 
 # ---- in this process: nothing is configured, and the end ----
 

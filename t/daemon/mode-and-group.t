@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpcd --mode, --group, --numa and --key-file for a cache that exists: all its files get that mode and group, if
-# they are this user's; the rest is refused with both ways out.
+# they are this user's; the rest is refused with both ways out.  The key file is open to whom the cache is.
 # Tests: lib/index/segment/redress.c lib/index/segment/create.c lib/index/segment/validate.c lib/index/door/attach.c tools/daemon/options_check.c
+#   tools/daemon/key.c
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 
@@ -107,6 +108,77 @@ leaves
 serves --key-file "$tmp/key" --numa interleave
 ok $? "and takes them again" "$tmp/err"
 leaves
+
+# ---- the key file, as the files of the cache ----
+
+key=$shm/key
+inspect rm made
+of_key()
+{
+	stat -c '%a %g' "$key"
+}
+serves --key-file "$key" --quiet
+is "$(of_key)" "600 $mine" "a key file without --group"
+leaves
+serves --key-file "$key" --quiet --group "$other"
+is "$(of_key)" "640 $other" "it gets the group of a cache that is there, with it"
+leaves
+serves --key-file "$key" --quiet
+is "$(of_key)" "640 $other" "without the option it stays"
+leaves
+start told gpcd made --dir "$shm" $make --key-file "$key" --mode 0600
+until_ok grep -q 'serving as' "$tmp/told.err"
+is "$(stat -c %a "$key")" 600 "--mode 0600 closes it again"
+grep -q "made: --key-file $key: it has mode 600 now\$" "$tmp/told.err"
+ok $? "which the log says" "$tmp/told.err"
+kill "$pid"
+finish "$pid"
+inspect rm made
+rm "$key"
+serves --key-file "$key" --quiet --group "$other"
+is "$(of_key)" "640 $other" "one that is made has them from the beginning"
+leaves
+chmod 400 "$key"
+serves --key-file "$key" --quiet --group "$other"
+is "$(of_key)" "440 $other" "and the owner has what the owner had"
+leaves
+chmod 660 "$key"
+refuses 1 "--key-file $key: others could read it, or its group write to it: chmod 600 it, or 640" \
+	gpcd made --dir "$shm" $make --key-file "$key"
+chmod 640 "$key"
+if test "$(id -u)" -eq 0 && setpriv --reuid 65534 --regid 65534 --clear-groups \
+	"$builddir/tools/gpc-inspect" --version >/dev/null 2>&1
+then
+	mkdir -m 777 "$shm/theirs"
+	start theirs setpriv --reuid 65534 --regid 65534 --clear-groups gpcd theirs --dir "$shm/theirs" --block-size 16 --key-file "$key"
+	until_ok grep -q 'serving as\|key-file' "$tmp/theirs.err"
+	grep -q 'serving as' "$tmp/theirs.err"
+	ok $? "another user of that group takes it" "$tmp/theirs.err"
+	kill "$pid"
+	finish "$pid"
+	gpc-inspect --dir "$shm/theirs" rm theirs >/dev/null
+	run setpriv --reuid 65533 --regid 65533 --clear-groups gpcd theirs --dir "$shm/theirs" --block-size 16 --key-file "$key"
+	exits 1 "one of no such group does not"
+	says "key-file $key: it cannot be opened: Permission denied\$" "which is said"
+	chown 65534 "$key"
+	chmod 600 "$key"
+	refuses 1 "--key-file $key: it belongs to another user, and its mode lets in nobody else: gpcd --group of that user gives it mode 640" \
+		gpcd made --dir "$shm" $make --key-file "$key"
+	chmod 640 "$key"
+	refuses 1 "--key-file $key: it belongs to another user, and this one is not in its group" \
+		gpcd made --dir "$shm" $make --key-file "$key"
+	chmod 600 "$key"
+	chown 65534:65534 "$key"
+	run setpriv --reuid 65534 --regid 65534 --clear-groups gpcd theirs --dir "$shm/theirs" --block-size 16 \
+		--key-file "$shm/theirs/key" --group 65533
+	exits 1 "a group that is not this user's"
+	says "key-file $shm/theirs/key: this user may not give it the group of --group\$" "is refused"
+	is "$(ls "$shm/theirs")" '' "and nothing is left of that"
+	rmdir "$shm/theirs"
+else
+	skip 8 "needs root and setpriv"
+fi
+rm "$key"
 
 refuses 2 '--group: --block-size is missing' gpcd made --dir "$shm" --group "$other"
 refuses 2 '--mode: --block-size is missing' gpcd made --dir "$shm" --mode 0600

@@ -255,6 +255,8 @@ int key_plan(struct daemon *d, const struct gpc_tiers_file *disk,
 int key_draw(struct daemon *d);
 /* With d->secret, or a new one; another process's, if that is faster. */
 int key_make(struct daemon *d);
+/* One that was there, behind the cache: mode and group as its files have. */
+int key_dress(struct daemon *d);
 
 /* ---- gpcd-tiers.c ---- */
 

@@ -30,15 +30,24 @@
  *   another user's, open   whichever           whichever           refused
  *   to others, no key
  *
+ * Who may attach to the cache may read its key file: processes of that group are told the secret by the cache as well.
+ *
+ *   --group, --mode                 a key file that is made   one that is there, and this user's
+ *   ------------------------------  ------------------------  ----------------------------------------
+ *   neither                         0600                      stays as it is
+ *   a group may attach (0060)       0640, of that group       gets that, with the files of the cache
+ *   none may                        0600                      is closed, likewise
+ *
  * Who finds none looks again before it refuses: another process makes the key file first, and then cache and disk.
  * python/gpc/engines/secret.py and tiers.py do the same for engines.
- * Tests: t/daemon/key-file.t t/daemon/files.t */
+ * Tests: t/daemon/key-file.t t/daemon/files.t t/daemon/mode-and-group.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +89,35 @@ static int refuse_text(const struct daemon *d, const char *text)
 	return no_key(d, what);
 }
 
+static bool group_is_ours(gid_t gid)
+{
+	static gid_t list[NGROUPS_MAX];
+	int i, n = getgroups(NGROUPS_MAX, list);
+
+	for (i = 0; i < n; i++)
+		if (list[i] == gid)
+			return true;
+	return gid == getegid();
+}
+
+/* As with the files of a cache, a member of the file's group is trusted. */
+static int refuse_mode(const struct daemon *d, const struct stat *st)
+{
+	if (st->st_mode & 037)
+		return no_key(
+			d, "others could read it, or its group write to it: chmod 600 it, or 640");
+	if (st->st_uid == geteuid())
+		return 0;
+	if (!(st->st_mode & 040))
+		return no_key(
+			d,
+			"it belongs to another user, and its mode lets in nobody else: gpcd --group of that user "
+			"gives it mode 640 and a group");
+	return group_is_ours(st->st_gid)
+		       ? 0
+		       : no_key(d, "it belongs to another user, and this one is not in its group");
+}
+
 static int read_key(const struct daemon *d, int fd, uint8_t ret[DIGITS / 2])
 {
 	char text[DIGITS + 3] = "";
@@ -88,11 +126,8 @@ static int read_key(const struct daemon *d, int fd, uint8_t ret[DIGITS / 2])
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return no_key(d, "it is no regular file");
-	if (st.st_uid != geteuid())
-		return no_key(d,
-			      "it belongs to another user: it must be this user's, with mode 0600");
-	if (st.st_mode & 077)
-		return no_key(d, "others could read it: chmod 600 it");
+	if (refuse_mode(d, &st))
+		return EXIT_RUNTIME;
 	n = read(fd, text, sizeof(text) - 1);
 	if (n < 0)
 		return no_key(d, strerror(errno));
@@ -121,6 +156,58 @@ int key_look(struct daemon *d)
 	if (!status)
 		use_secret(d);
 	return status;
+}
+
+/* ---- mode and group ---- */
+
+static bool group_attaches(const struct daemon *d)
+{
+	return (d->cfg.mode & 0060) == 0060;
+}
+
+static gid_t group_of(const struct daemon *d)
+{
+	return d->cfg.gid ? d->cfg.gid : getegid();
+}
+
+/* Group before mode, so that no other group gets in. */
+static int dress(const struct daemon *d, int fd, mode_t mode)
+{
+	if (group_attaches(d) && fchown(fd, (uid_t)-1, group_of(d)))
+		return -errno;
+	return fchmod(fd, mode) ? -errno : 0;
+}
+
+static int no_group(const struct daemon *d, int err)
+{
+	return no_key(d, err == -EPERM ? "this user may not give it the group of --group"
+				       : strerror(-err));
+}
+
+int key_dress(struct daemon *d)
+{
+	int fd, err = 0;
+	mode_t mode;
+	struct stat st;
+
+	if (!d->key_file[0] || !d->cfg.mode || d->key != KEY_THERE)
+		return 0;
+	fd = open(d->key_file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return cannot_open(d, errno);
+	if (fstat(fd, &st))
+		err = -errno;
+	mode = (st.st_mode & 0600) | (group_attaches(d) ? 0040 : 0);
+	if (!err && st.st_uid == geteuid() &&
+	    ((st.st_mode & 0777) != mode || (group_attaches(d) && st.st_gid != group_of(d)))) {
+		err = dress(d, fd, mode);
+		if (!err && !d->quiet)
+			say(LOG_INFO, "%s: --key-file %s: it has mode %03o now%s", d->name,
+			    d->key_file, (unsigned)mode,
+			    group_attaches(d) ? ", and the group of the cache" : "");
+	}
+	close(fd);
+	return err ? no_group(d, err) : 0;
 }
 
 /* ---- made ---- */
@@ -190,6 +277,8 @@ static int make_key(struct daemon *d, bool *ret_ours)
 	if (fd < 0)
 		return -errno;
 	err = write_key(fd, d->secret);
+	if (!err && group_attaches(d))
+		err = dress(d, fd, 0640);
 	close(fd);
 	if (!err)
 		err = give_name(path, d->key_file);
@@ -231,7 +320,7 @@ int key_make(struct daemon *d)
 	memcpy(ours, d->secret, sizeof(ours));
 	err = make_key(d, &made);
 	if (err)
-		return cannot_open(d, -err);
+		return err == -EPERM && group_attaches(d) ? no_group(d, err) : cannot_open(d, -err);
 	status = key_look(d);
 	if (status)
 		return status;

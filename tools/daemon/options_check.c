@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which options go together.
- * Tests: t/daemon/mode-and-group.t t/daemon/options.t */
+ * Tests: t/daemon/options.t t/daemon/mode-and-group.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

@@ -326,9 +326,10 @@ int serve_open(struct daemon *d, gpc **ret)
 	if (r)
 		return r;
 	r = d->create ? opened(d, make_or_attach(d, &opt, ret)) : join(d, &opt, ret);
-	return r || d->key != KEY_DRAWN
-		       ? r
-		       : key_make(d); /* the cache has gone meanwhile, and is made */
+	if (r)
+		return r;
+	/* drawn: the cache has gone meanwhile, and is made */
+	return d->key == KEY_DRAWN ? key_make(d) : key_dress(d);
 }
 
 /* A writer that is stopped serves nobody, and --standby would wait for ever. */

@@ -14,16 +14,26 @@ from .config import ConfigError
 _DIGITS = 32
 
 
+def _look_at_mode(path, st):
+    """As with the files of a cache, a member of the file's group is trusted."""
+    if st.st_mode & 0o37:
+        raise ConfigError(f"gpc_key_file: others could read {path}, or its group write to it: chmod 600 it, or 640")
+    if st.st_uid == os.geteuid():
+        return
+    if not st.st_mode & 0o40:
+        raise ConfigError(f"gpc_key_file: {path} belongs to user {st.st_uid}, and its mode lets in nobody else: gpcd --group of that "
+                          "user gives it mode 640 and a group")
+    if st.st_gid not in {os.getegid(), *os.getgroups()}:
+        raise ConfigError(f"gpc_key_file: {path} belongs to user {st.st_uid}, and this one is not in its group {st.st_gid}")
+
+
 def _read(path):
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(fd, "rb") as f:
         st = os.fstat(fd)
         if not stat.S_ISREG(st.st_mode):
             raise ConfigError(f"gpc_key_file: {path} is no regular file")
-        if st.st_uid != os.geteuid():
-            raise ConfigError(f"gpc_key_file: {path} belongs to user {st.st_uid}: it must be this user's, with mode 0600")
-        if st.st_mode & 0o77:
-            raise ConfigError(f"gpc_key_file: others could read {path}: chmod 600 it")
+        _look_at_mode(path, st)
         text = f.read(_DIGITS + 2)
     if not re.fullmatch(b"[0-9a-fA-F]{%d}\n?" % _DIGITS, text):
         raise ConfigError(f"gpc_key_file: {path} has not the {_DIGITS} hex digits of a key; move it away, and a new one is made, "
@@ -56,7 +66,8 @@ def _make(path, secret):
 
 
 def _cannot(path, e):
-    return ConfigError(f"gpc_key_file: {path}: {e.strerror}")
+    hint = ". gpcd --group gives its key file mode 640 and that group; its folder has to let this user in, too"
+    return ConfigError(f"gpc_key_file: {path}: {e.strerror}{hint if isinstance(e, PermissionError) else ''}")
 
 
 def read_key(path):
