@@ -218,10 +218,14 @@ mkdir "$tmp/aside"
 mv "$shm"/gpc.tiers.* "$tmp/aside"
 join tiers tiers --key-file "$tmp/key" --disk "$tmp/disk" --disk-blocks 60
 tiers=$pid
-soon tiers "$waiting" "a key file that is not there is made"
-is "$(wc -c <"$tmp/key")" 33 "with 32 digits"
+soon tiers "$waiting" "a key file that is not there"
+test ! -e "$tmp/key"
+ok $? "is left to the maker of the cache"
 echo short >"$tmp/key"
+chmod 600 "$tmp/key"
 mv "$tmp"/aside/gpc.tiers.[!i]* "$tmp"/aside/gpc.tiers.idx "$shm"
+until_ok eval "is_gone $tiers || is_written 'serving as' '$tmp/tiers.err'"
+kill "$tiers" 2>/dev/null
 ends "$tiers" 1 "what has become of it meanwhile counts"
 like "$(cat "$tmp/tiers.err")" '/key: it has not the 32 hex digits' "and is told"
 

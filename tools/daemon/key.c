@@ -19,6 +19,7 @@
  *   the key file           --disk              the cache           then
  *   ---------------------  ------------------  ------------------  --------------------------------------
  *   absent                 none, or a new one  none, and is made   made, with a new secret, before the cache
+ *   absent                 none, or a new one  none, and joined    left to its maker; looked at again then
  *   absent                 none, or a new one  there               refused, and not made
  *   absent                 has a secret        none, or of that    made with that secret, when the disk is open
  *   absent                 has a secret        of another          refused, and not made
