@@ -101,13 +101,13 @@ typedef uint64_t gpc_ticket; /* names a command of this peer; grows; 0 = none */
 #define GPC_MAX_GROUPS 64         /* KV groups of one gpc_match_groups */
 #define GPC_TICKET_ALL UINT64_MAX /* all commands submitted so far */
 
-/* Options of a call, in place: a pointer to a struct of that type, its size set.  The struct lasts as
- * long as the block around it, in C++ (see the end of this file) as long as the full expression. */
+/* The options of a call, in place: a pointer to a struct of that type, with its size.  It lasts as
+ * long as the block around it; in C++ (see the end of this file) as long as the full expression. */
 #ifndef __cplusplus
 #define GPC_OPTIONS(type, ...) (&(struct type){ .size = sizeof(struct type), __VA_ARGS__ })
 #endif
 
-/* Flags.  Each call names the flags that it takes; the other headers have the other bits. */
+/* Flags.  Each call names the flags that it takes.  The other headers have the other bits. */
 enum {
 	GPC_SERVE = 1 << 1,       /* attach, create: a thread takes the empty writer's seat */
 	GPC_READONLY = 1 << 2,    /* attach: no seat, for tools; works on dead and damaged caches */
@@ -148,7 +148,7 @@ const char *gpc_last_error(void);
 
 struct gpc_attach_options { /* zero = default; set size */
 	uint32_t size;
-	int32_t timeout_ms; /* for the name and a free seat to appear; 0 */
+	int32_t timeout_ms; /* the wait until the name and a free seat appear; 0 */
 	/* blocks of each pool that this peer has in hand: gpc_reserve needs no round trip for them,
 	 * nor does gpc_evict in its own CALLER pools; 0, at most 1024 */
 	uint32_t stock;
@@ -158,20 +158,20 @@ struct gpc_attach_options { /* zero = default; set size */
 	uint8_t layout[32]; /* gpc_config.layout that the cache must have; zero = any */
 	void (*log)(void *arg, int level, const char *text); /* level as in syslog(3) */
 	void *log_arg;
-	/* 1 + the leader of this companion, 0 = none: a companion reads and writes blocks that its
-	 * leader holds, and they are kept until the last companion has ended */
+	/* 1 + the leader of this companion; 0 = none.  A companion reads and writes blocks that
+	 * its leader holds.  They are kept until the last companion has ended */
 	int32_t leader;
 	uint64_t life; /* gpc_info.life of the leader */
 };
 
 int gpc_attach(const char *name, const struct gpc_attach_options *opt, uint32_t flags, gpc **ret);
 /* [shared] Take a seat in a cache that gpcd or gpc_create has made.  Waits for the name and a seat
- * up to opt->timeout_ms; seats of the dead are free.  GPC_SERVE, GPC_READONLY.  -ENOENT: no such
- * cache.  -EUSERS: no seat.  -EPROTO: another version or layout.  -ESTALE: that life of the leader
- * is over. */
+ * up to opt->timeout_ms; seats of dead peers count as free.  GPC_SERVE, GPC_READONLY.  -ENOENT: no
+ * such cache.  -EUSERS: no seat.  -EPROTO: another version or layout.  -ESTALE: that life of the
+ * leader is over. */
 
 int gpc_close(gpc *c);
-/* [shared] Give the seat and every hold back; the cache stays.  No other thread may use the handle
+/* [shared] Give back the seat and every hold; the cache stays.  No other thread may use the handle
  * any more.  Waits a second for commands that were submitted, and ten for its devices.  Always 0;
  * NULL is fine.  Holds of a leader end with its last companion. */
 
@@ -215,9 +215,9 @@ int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
  * Compare generation before you use a mapping of the bytes. */
 
 int gpc_pool_available(gpc *c, int pool);
-/* [shared] The number of blocks that a reserve could have now; in a CALLER pool, that gpc_evict could
- * bring back.  Cheap, and a hint for schedulers: too low while two peers hold one block, too high while
- * a peer holds a block without its ancestors. */
+/* [shared] The number of blocks that a reserve could get now; in a CALLER pool, the number that
+ * gpc_evict could bring back.  Cheap, and a hint for schedulers: too low while two peers hold one
+ * block, too high while a peer holds a block without its ancestors. */
 
 int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms);
 /* [writer] Forget every entry of that tag (0 = all) of a pool (-1 = all pools), with all descendants
@@ -233,7 +233,7 @@ struct gpc_field {
 	uint32_t len;
 	const void *data;
 };
-struct gpc_extra {           /* content not in the tokens (image, embedding), where it begins */
+struct gpc_extra {           /* content that is not in the tokens (image, embedding) */
 	uint32_t token, len; /* token: 0 is the first one of the prompt */
 	const void *data;
 };
@@ -340,7 +340,7 @@ int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 struct gpc_publish_options { /* zero = default; set size */
 	uint32_t size;
 	uint32_t tag;        /* of all blocks of the call: gpc_pool_clear, events, walks */
-	gpc_block *resident; /* room for n: what became of each block; NULL */
+	gpc_block *resident; /* room for n: the answer for each block; NULL */
 	gpc_ticket *ticket;  /* gets the ticket; 0: nothing was submitted in time; NULL */
 	/* Notes that the cache keeps beside each block: the KV group (keep_digests), ... */
 	uint32_t group;
@@ -349,7 +349,7 @@ struct gpc_publish_options { /* zero = default; set size */
 	const void *digests; /* ... and names of 1 to 32 digest_bytes each (keep_digests) */
 	uint32_t digest_bytes, digest_stride;
 	/* gpc_drops() from before the request's first lookup or load: a block that follows a block
-	 * dropped since is refused; 0: no check */
+	 * dropped since then is refused; 0: no check */
 	uint64_t since;
 };
 
@@ -402,8 +402,8 @@ int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, const gpc_key
 
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
 /* [shared] Owner only (-EPERM): up to n blocks of its CALLER pool (-1: of all) that came back, since
- * they were evicted, cleared, dropped or moved and have no hold left.  Each return is told once.  Waits
- * up to the timeout for the first one; returns their number, 0 = none in that time. */
+ * they were evicted, cleared, dropped or moved and have no hold left.  Each return is reported once.
+ * Waits up to the timeout for the first one; returns their number, 0 = none in that time. */
 
 /* ---- bytes that turn out to be bad ---- */
 
@@ -435,9 +435,9 @@ template <typename T> inline T *gpc_options_at(T &&options) noexcept
 }
 }
 
-/* Designators belong to C++20; GCC and Clang accept them before.  A field that is left out is zero, and
- * g++ would warn of that (-Wmissing-field-initializers) at each use of the macro.  It does not warn of
- * macros of a system header.  The pragma makes the rest of this file one: nothing else stands here. */
+/* Designators belong to C++20; GCC and Clang accept them before.  A field that is left out is zero,
+ * and g++ would warn of that (-Wmissing-field-initializers) at each use of the macro, but not in a
+ * system header.  The pragma makes the rest of this file one, so nothing else stands here. */
 #ifdef __GNUC__
 #pragma GCC system_header
 #define GPC_OPTIONS(type, ...) \

@@ -32,10 +32,11 @@ typedef uint64_t gpc_transfer;    /* names copies of one handle; 0 = none */
 
 /* flags of these calls, beside those of gpc.h */
 enum {
-	/* demote, promote, spill: the source stays live too (only between different spaces) */
+	/* demote, promote, spill: the source stays live, too (only between different spaces) */
 	GPC_COPY = 1 << 8,
 	GPC_CANCEL = 1 << 9, /* commit: give the moves up */
-	/* fetch: take only blocks with a checksum, and wait for the transfer before any counts */
+	/* fetch: take only blocks with a checksum, and wait for the transfer before any block
+	 * counts */
 	GPC_VERIFY_FIRST = 1 << 14
 };
 
@@ -67,8 +68,8 @@ struct gpc_memory { /* the memory that a pool is to have; zero = default; set si
 	 * long */
 	const struct gpc_run *runs;
 	uint64_t block_bytes; /* bytes of an image; with runs 0, or their sum */
-	/* of the meaning of an image (dtype, order of layers, rank); pools that exchange blocks
-	 * have the same; zero = the cache's layout */
+	/* fingerprint of the meaning of an image (dtype, order of layers, rank); pools that
+	 * exchange blocks have the same; zero = the cache's layout */
 	uint8_t fingerprint[32];
 	const char *device; /* VRAM: "host", "cuda:N", "GPU-uuid"; NULL = the GPU of uuid[0] */
 	/* VRAM: the number of the caller's own allocations, each named by gpc_pool_lend; 0 = one,
@@ -118,11 +119,11 @@ int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int ti
  * The first call decides runs, numa, nodes, huge_dir and no_checksums. */
 
 int gpc_pool_lend(gpc *c, int pool, uint32_t part, void *base, uint64_t bytes);
-/* [shared] Owner only, once for each part: the bytes at base, which stay where they are as
- * long as the pool lives, and may be a piece of a larger allocation.  The pool can be
- * mapped when all parts are lent.  No two parts of a pool share a byte; the engine
- * sees to it that pools do not.  -EINVAL: parts share bytes, a part is too short for the layout, or
- * other processes cannot map the allocation (the sentence says what to set).  -EEXIST: it is lent. */
+/* [shared] Owner only, once for each part: lend the bytes at base.  They stay where they are as
+ * long as the pool lives, and may be a piece of a larger allocation.  The pool can be mapped when
+ * all parts are lent.  No two parts of a pool share a byte; the engine sees to it that pools do
+ * not.  -EINVAL: parts share bytes, a part is too short for the layout, or other processes cannot
+ * map the allocation (the sentence says what to set).  -EEXIST: it is lent. */
 
 struct gpc_pool_memory { /* the memory of a pool as it is.  set size */
 	uint32_t size;
@@ -152,8 +153,8 @@ int gpc_pool_memory_get(gpc *c, int pool, struct gpc_pool_memory *ret, struct gp
  * runs.  -ENOENT: no such pool, or it has no memory. */
 
 int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64_t *bytes);
-/* [shared] The part in this process, mapped once by each handle: shared memory, another
- * process's allocation by IPC, the caller's own as it is.  The map stays until this handle's
+/* [shared] The part in this process, mapped once by each handle: shared memory, another process's
+ * allocation by IPC, or the caller's own memory as it is.  The map stays until this handle's
  * gpc_pool_unmap or gpc_close, even if the pool goes.  -ESTALE: this handle has mapped a pool that
  * has gone: do not use that map, unmap it, and call again.  -EAGAIN: some parts are not lent yet.
  * -ENODEV: no such GPU here, or no GPU that reaches it.  -EROFS: the handle is read-only. */
@@ -165,11 +166,11 @@ int gpc_pool_pin(gpc *c, int pool, int timeout_ms);
 /* [shared] Have a thread register the pool's RAM with the GPUs of this process, in chunks,
  * one process of the cache at a time; waits up to the timeout.  -EAGAIN, -ETIMEDOUT: the
  * thread goes on.  Copies between RAM and a GPU register the chunks that they touch by themselves.
- * While the thread is at the pool, and if the driver refuses, they copy without, which takes longer.
- * If the driver refuses, this call answers -EIO.  A cache without GPUs needs nothing: 0.  -ENOENT: no
- * such pool, or no RAM. */
+ * While the thread is at the pool, or if the driver refuses, they copy unregistered memory, which
+ * takes longer.  If the driver refuses, this call answers -EIO.  In a cache without GPUs nothing
+ * is registered: 0.  -ENOENT: no such pool, or no RAM. */
 
-/* ---- moves between tiers: both halves around the caller's copy ---- */
+/* ---- moves between tiers: the calls before and after the caller's copy ---- */
 
 struct gpc_move {
 	gpc_block from, to;
@@ -194,8 +195,8 @@ int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_
 		uint32_t flags, int timeout_ms);
 /* [writer] Begin. blocks are referenced by the caller, root first.  Returns the number that
  * began (the first ones); -ENOSPC when none could: use the blocks where they are.
- * moves[i].to == -1: the target space has the key already, nothing to copy or commit, and
- * the source stays.  Where no block is free the least recent leaves go, as in gpc_reserve.
+ * moves[i].to == -1: the target space has the key already.  There is nothing to copy or commit,
+ * and the source stays.  If no block is free, the least recent leaves go, as in gpc_reserve.
  * GPC_COPY. */
 
 int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, uint32_t flags,
@@ -230,15 +231,17 @@ int gpc_copy(gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t flags, v
  * -EIO. */
 
 int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms);
-/* [shared] 0 = done, the bytes are there; transfer 0 is done.  A fetch or spill is done when the
- * writer has committed it, too; -EBADMSG: a checksum was wrong, and nothing was committed.
- * gpc_transfer_results has the other refusals.  -EIO: it has failed for good.  -EAGAIN (timeout 0),
- * -ETIMEDOUT: not yet.  Failures of the last 1024 transfers are remembered.  GPC_TRANSFER_ALL: all
- * transfers that this handle began before the call; it reports each failure once. */
+/* [shared] 0 = done: the bytes are there.  Transfer 0 is always done.  A fetch or spill is done
+ * when the writer has committed it, too; -EBADMSG: a checksum was wrong, and nothing was
+ * committed. gpc_transfer_results has the other refusals.  -EIO: it has failed for good.  -EAGAIN
+ * (timeout 0), -ETIMEDOUT: not yet.  Failures of the last 1024 transfers are remembered.
+ * GPC_TRANSFER_ALL: all transfers that this handle began before the call; it reports each failure
+ * once. */
 
 int gpc_transfer_fd(gpc *c, gpc_transfer t);
-/* [shared] A new descriptor, for poll(2), that is readable once the transfer has ended; the
- * caller closes it.  A thread of the library looks, a few times each millisecond. */
+/* [shared] A new descriptor, for poll(2), that is readable once the transfer has ended.  The
+ * caller closes it.  A thread of the library looks at the transfer a few times each
+ * millisecond. */
 
 /* ---- fetch and spill: moves whose copies gpc makes.  The writer commits them when the device says
  * that the copies are done, even if the caller has died since.  Both pools have memory.  A call copies
@@ -247,11 +250,12 @@ int gpc_transfer_fd(gpc *c, gpc_transfer t);
 
 struct gpc_fetch_options { /* zero = default; set size */
 	uint32_t size;
-	uint32_t min;    /* fewest blocks that are of use: with fewer -ENOENT, nothing is held */
+	/* the fewest blocks that are of use: with fewer -ENOENT, and nothing is held */
+	uint32_t min;
 	uint32_t most;   /* most blocks to copy; 0 = GPC_TRANSFER_BLOCKS */
 	uint32_t spaces; /* where to look beside the space of `to`; 0 = every one of VRAM and RAM */
-	/* the number of equal parts in which images are copied, the first part of all blocks first:
-	 * gpc_order; 0 = 1.  Not with GPC_VERIFY_FIRST */
+	/* the number of equal parts in which images are copied, the first part of all blocks
+	 * first: gpc_order; 0 = 1.  Not with GPC_VERIFY_FIRST */
 	uint32_t stages;
 	uint32_t nranks; /* these peers make the copies, at most ... */
 	/* ... GPC_MAX_RANKS, and each calls gpc_transfer_mark; so does the caller if it is one of
@@ -259,9 +263,9 @@ struct gpc_fetch_options { /* zero = default; set size */
 	const int32_t *ranks;
 	struct gpc_move *moves; /* room for n: the copies to make, with nranks; NULL */
 	uint32_t *nmoves;       /* ... and their number; NULL */
-	/* room for n: of each block 0, or why the prefix ends there: -ENOENT not cached,
-	 * -EALREADY another peer computes or loads it, -ENOSPC no block or `most`, -EDQUOT,
-	 * -EPROTO other images, -EBADMSG no checksum; NULL */
+	/* room for n: for each block 0, or the reason why the prefix ends there: -ENOENT not
+	 * cached, -EALREADY another peer computes or loads it, -ENOSPC no block or `most`,
+	 * -EDQUOT, -EPROTO other images, -EBADMSG no checksum; NULL */
 	int32_t *results;
 };
 
@@ -306,12 +310,14 @@ int gpc_spill_ahead(gpc *c, int pool, void *stream, int timeout_ms, gpc_transfer
 
 int gpc_order(gpc *c, gpc_transfer t, uint32_t stage, void *stream);
 /* [local] Make another stream of this process wait until that stage (0 = the first) of the transfer
- * has been copied.  The device waits, for an event; the call does not.  A transfer that is done: 0. */
+ * has been copied.  The device waits, and the call does not.  For a transfer that is done it
+ * returns 0. */
 
 int gpc_release_after(gpc *c, const gpc_block *blocks, uint32_t n, void *stream);
-/* [shared] gpc_release when the stream gets here: for kernels that still read.  References only.
- * -EAGAIN: GPC_TRANSFERS are under way.  gpc_close waits for it.  The references now belong to the
- * stream: -EPERM, and nothing happens, if one is named twice or was released by gpc_release. */
+/* [shared] gpc_release when the stream gets here: for kernels that still read the blocks.  It
+ * takes references only. -EAGAIN: GPC_TRANSFERS are under way.  gpc_close waits for it.  The
+ * references now belong to the stream: -EPERM, and nothing happens, if one is named twice or was
+ * released by gpc_release. */
 
 int gpc_transfer_mark(gpc *c, int peer, gpc_transfer t, void *stream);
 /* [shared] This rank of that peer's transfer has given its copies to the stream, and is done when the
@@ -323,7 +329,7 @@ int gpc_transfer_results(gpc *c, gpc_transfer t, int *results, uint32_t n);
  * refused, -EBADMSG.  The transfer is done, and among the last 64 of this handle.  Returns the number of
  * results. */
 
-/* ---- claims: who computes a key that many want ---- */
+/* ---- claims: one peer computes a key that many want ---- */
 
 struct gpc_claim { /* which block has a key, or is to have it */
 	gpc_key key;
@@ -351,16 +357,15 @@ int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
 #endif
 /* [writer] blocks[i], reserved by the caller, is to have keys[i].  ret[i].state: MINE = nobody else
  * computes the key, publish it in that block; LIVE = a block has the key; PENDING = another block is to
- * have it, of any peer.  Only the space of blocks[i] counts.  Returns the number that are MINE.  A claim
- * ends when its block is published or given back, its publish is refused, its key is live elsewhere, its
- * block is claimed for another key, by gpc_claim_drop, and with its peer.  One block for two keys in a
- * call is -EINVAL, and then none is claimed.
- * A claim is advice: a peer that does not want to wait computes and publishes all the same.  On failure
- * some keys may be claimed, or be claimed later, and ret may be filled in part: gpc_claim_drop of all
- * blocks ends these claims.
- * GPC_PEEK: answer from this process alone, without the writer and at once.  blocks[i] is any block of
- * the pool, and need not be reserved.  LIVE and PENDING with another peer as above; MINE = no known
- * block, and nothing is claimed. */
+ * have it, of any peer.  Only the space of blocks[i] counts.  Returns the number that are MINE.  A
+ * claim ends when its block is published, given back, or claimed for another key, when its publish
+ * is refused, when its key is live elsewhere, by gpc_claim_drop, and with its peer.  One block for
+ * two keys in a call is -EINVAL, and then none is claimed.  A claim is advice: a peer that does
+ * not want to wait computes and publishes all the same.  On failure some keys may be claimed, or
+ * be claimed later, and ret may be filled in part: gpc_claim_drop of all blocks ends these
+ * claims.  GPC_PEEK: answer from this process alone, without the writer and at once.  blocks[i] is
+ * any block of the pool, and need not be reserved.  LIVE and PENDING with another peer as above;
+ * MINE = no known block, and nothing is claimed. */
 
 int gpc_claim_wait(gpc *c, const struct gpc_claim *claims, uint32_t n, int timeout_ms);
 /* [shared] Sleeps until one of these PENDING claims has ended, and returns its index; then ask again.
@@ -390,20 +395,22 @@ struct gpc_sum {        /* of the bytes of a block, or of one part of them */
 int gpc_seal(gpc *c, const gpc_block *blocks, const gpc_key *keys, uint32_t n, uint32_t part,
 	     const struct gpc_sum *seals);
 /* [shared] Store the sums of n blocks that this process has filled; the caller or its leader has
- * reserved them.  Call it behind the last byte, and before the publish under these keys.  part: of the
- * image, below gpc_memory.sums.  A sum counts for this life of the block under this key alone, so an
- * interrupted fill leaves none.  Spills, fetches and tiers verify by it.  -EINVAL: a block, a part, flags.
- * -EPERM: another peer has reserved a block.  -ENODATA: the pool keeps no checksums.  Others as
- * gpc_pool_map.  Blocks before the refused one have their sums. */
+ * reserved them.  Call it after the last byte is written, and before the publish under these
+ * keys.  part: the number of the image's part, below gpc_memory.sums.  A sum counts for this life
+ * of the block under this key alone, so an interrupted fill leaves none.  Spills, fetches and
+ * tiers verify by it.  -EINVAL: a block, a part, flags.  -EPERM: another peer has reserved a block.
+ * -ENODATA: the pool keeps no checksums.  Others as gpc_pool_map.  Blocks before the refused one
+ * have their sums. */
 
 int gpc_sealed(gpc *c, const gpc_block *blocks, const gpc_key *keys, uint32_t n, uint32_t part,
 	       struct gpc_sum *ret);
-/* [shared] Read the sums of blocks that the caller holds; returns how many blocks have one, and
- * ret[i].result says it of each.  The user of the bytes compares seed and crc with them. */
+/* [shared] Read the sums of blocks that the caller holds; returns the number of blocks that have
+ * one, and ret[i].result says which.  The user of the bytes compares seed and crc with them. */
 
 int gpc_pool_seed(gpc *c, int pool, uint32_t part, uint32_t seed);
-/* [shared] From now on images from below or from VRAM are to have this seed in that part.  Images that
- * are in RAM keep their own.  Returns 1 if the part had another seed than 0 and this one; else 0. */
+/* [shared] From now on images from below or from VRAM are to have this seed in that part.  Images
+ * that are in RAM keep their seeds.  Returns 1 if the part had a seed other than 0 and this one;
+ * else 0. */
 
 /* ---- checksums of memory of the caller's own ---- */
 
@@ -425,11 +432,11 @@ int gpc_sums_seed(gpc_sums *s, uint32_t seed);
 /* [local] Sums of later gpc_sums_ask begin with the seed, as gpc_crc32c(seed, ...); 0 at first. */
 
 int gpc_sums_ask(gpc_sums *s, uint32_t first, const uint32_t *blocks, uint32_t n, void *stream);
-/* [local] Enqueue the sums of n images, each of the next ones of these blocks, as the bytes are when the
- * stream gets there.  They become the answers first to first + n - 1, of GPC_SUMS.  stream: of that
- * device, NULL = its default one; all calls of one gpc_sums are in one stream, or one after the other.
- * "host": NULL, and the answers are there when the call returns.  Block numbers are not checked: the
- * caller must not pass a wrong one.  -EINVAL: beyond GPC_SUMS. */
+/* [local] Enqueue the sums of n images, each made of the next blocks of this list, as the bytes
+ * are when the stream gets there.  They become the answers first to first + n - 1, of GPC_SUMS.
+ * stream: of that device, NULL = its default one; all calls of one gpc_sums are in one stream, or
+ * one after the other. "host": NULL, and the answers are there when the call returns.  Block
+ * numbers are not checked: the caller must not pass a wrong one.  -EINVAL: beyond GPC_SUMS. */
 
 int gpc_sums_get(const gpc_sums *s, uint32_t first, uint32_t *crc, uint32_t n);
 /* [local] Answers first to first + n - 1; the caller has waited for the stream.  Waits for

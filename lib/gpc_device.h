@@ -39,9 +39,8 @@ int gpc_grace_done(gpc *c, uint64_t cookie);
 /* ---- mirrors ---- */
 
 int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms);
-/* [writer] Returns when that command and all acknowledged ones are visible on all mirrors
- * that are not retired; without mirrors the same as gpc_ticket_wait.  GPC_TICKET_ALL as
- * there. */
+/* [writer] Returns when that command and all acknowledged ones are visible on all mirrors that are
+ * not retired.  Without mirrors it is the same as gpc_ticket_wait.  GPC_TICKET_ALL as there. */
 
 int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret);
 /* [shared] "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV: no such device, or the

@@ -15,11 +15,13 @@ extern "C" {
 #endif
 
 #define GPC_ROOT_BYTES \
-	488 /* of the fields of gpc_root_keep: 8 a field, and its data, rounded up to 8 */
+/* room for the fields of gpc_root_keep: 8 bytes for each field, and its data, rounded up
+	 * to 8 */
+488
 
-/* ---- the cache, its peers and its devices ---- */
+	/* ---- the cache, its peers and its devices ---- */
 
-struct gpc_info { /* set size */
+	struct gpc_info { /* set size */
 	uint32_t size, version;
 	uint32_t block_tokens, max_blocks, max_peers, max_pools;
 	uint32_t pools, peers; /* present now */
@@ -36,11 +38,11 @@ struct gpc_info { /* set size */
 	char devices[64];
 	uint8_t layout[32];
 	int32_t writer_peer; /* seat of the writer; -1 = none */
-	/* read-only handles: what gpc_attach as a peer would answer now: 0, or a negative errno
-	 * ... */
+	/* read-only handles: the answer that gpc_attach as a peer would give now: 0, or a negative
+	 * errno ... */
 	int32_t refused;
 	char why[256]; /* ... and its sentence */
-	/* a number of this handle's seat that no other seat has had, here or in another cache;
+	/* a number of this handle's seat that no other seat has had, in this cache or any other;
 	 * companions name it.  0 = read-only */
 	uint64_t life;
 	uint32_t max_aliases;     /* room for aliases; 0 = none are kept */
@@ -67,11 +69,12 @@ struct gpc_stats { /* since attach; of one peer, or summed.  set size */
 	uint64_t stale_refs, ring_full;
 	uint64_t relocated, no_bucket; /* summed only: table moves, publishes refused */
 	uint64_t refs, reserved, sections, oldest_section_ns; /* held now */
-	/* summed only; as the writer counts.  A block that a leader had reserved and its companions
-	 * keep counts as dying, and not as reserved */
+	/* summed only, as the writer counts them.  A block that a leader had reserved and its
+	 * companions keep counts as dying, and not as reserved */
 	uint64_t live, free_blocks, dying;
 	int32_t alive; /* 1 = the process holds its seat, 0 = dead or left, not yet reaped */
-	/* 1 = pid is a number of the caller's PID namespace, 0 = of another one, or unknown */
+	/* 1 = pid is a number of the caller's PID namespace; 0 = it is of another one, or that is
+	 * unknown */
 	int32_t here;
 	/* 1 = the peer has closed its handle, and no writer has cleared its seat yet */
 	int32_t left;
@@ -79,26 +82,27 @@ struct gpc_stats { /* since attach; of one peer, or summed.  set size */
 	uint64_t bad; /* blocks whose bytes had another checksum than when they were spilled */
 	uint64_t transfers, claims; /* under way, open now */
 	int32_t leader;             /* of a companion: the peer of its leader; or -1 */
-	/* summed only: pairs of gpc_alias; one too many for each writer that died while it
-	 * stored a pair */
+	/* summed only: pairs of gpc_alias; each writer that died while it stored a pair may add
+	 * one too many */
 	uint64_t aliases;
 	uint64_t commands;                     /* done by the writer */
 	uint64_t pending;                      /* submitted now, and not acknowledged */
 	uint64_t fetched_bytes, spilled_bytes; /* of the images of those blocks */
-	/* held now: the time in which each look of the writer, ten a second, has found references.
-	 * No reference is older, but for 0.1 s, or for the time without a writer.  Summed: the
-	 * longest of all */
+	/* held now: the time in which each look of the writer, ten a second, has found
+	 * references.  No reference is older, except for 0.1 s, or for the time without a writer.
+	 * Summed: the longest of all */
 	uint64_t refs_ns;
-	/* from gpc_hits_add: blocks that peers had in their own memory; and, of hit_ram, blocks that
-	 * a disk, and a store, had brought for the request */
+	/* from gpc_hits_add: blocks that peers had in their own memory; and, of hit_ram, the
+	 * blocks that a disk, or a store, had brought for the request */
 	uint64_t hit_own, hit_disk, hit_store;
-	/* of the process pid, as in /proc/PID/stat, in ticks since boot: it tells the process from a
-	 * later one with the same pid.  0 when summed, and where time namespaces differ */
+	/* the start time of process pid, as in /proc/PID/stat, in ticks since boot.  It tells the
+	 * process from a later one with the same pid.  0 when summed, and if time namespaces
+	 * differ */
 	uint64_t start_time;
 };
 
 int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret);
-/* [shared] peer -1 = all, summed by the reader, the departed included; -ENOENT = empty
+/* [shared] peer -1 = all peers, summed by the reader, with those that have left; -ENOENT = empty
  * seat. */
 
 int gpc_hits_add(gpc *c, uint64_t own, uint64_t disk, uint64_t store);
@@ -106,22 +110,25 @@ int gpc_hits_add(gpc *c, uint64_t own, uint64_t disk, uint64_t store);
  * and never looked up; disk and store, hits in RAM that a disk or a store had brought for the request
  * (gpc_prefetch).  Atomic; waits for nobody. */
 
-struct gpc_histogram { /* how long things took, or had been, since the cache was made.  set size */
+/* times that things took, or that had passed, since the cache was made.  set size */
+struct gpc_histogram {
 	uint32_t size;
 	uint32_t cells; /* used cells of cell[]: 31 */
-	/* cell[k] counts values of at most first_ns << k that no cell before has; ... */
+	/* cell[k] counts values of at most first_ns << k that no earlier cell counts; ... */
 	uint64_t first_ns;
 	uint64_t cell[32]; /* ... the last used cell counts all larger values */
 	uint64_t count;    /* sum of the cells */
 	double sum;        /* of the values, in seconds */
-	/* GPC_COPY_...: that these transfers have brought, and those that go on */
+	/* GPC_COPY_...: the blocks and bytes that these transfers, and those that go on, have
+	 * brought */
 	uint64_t blocks, bytes;
 };
 /* for gpc_histogram_get.  From milliseconds to days: */
 enum {
-	GPC_AGE_EVICTED = 1,  /* keys that were evicted: since they were live in that block */
+	/* keys that were evicted: the time since they were live in that block */
+	GPC_AGE_EVICTED = 1,
 	GPC_IDLE_EVICTED = 2, /* ... since their last use */
-	/* between two uses of a block that was next to go in between */
+	/* the time between two uses of a block that was next to go in between */
 	GPC_REUSE_GAP = 3,
 	/* from microseconds to minutes: */
 	GPC_ROUND_TRIP = 4, /* commands that a call has waited for */
@@ -134,9 +141,10 @@ enum {
 };
 
 int gpc_histogram_get(gpc *c, int what, int peer, struct gpc_histogram *ret);
-/* [shared] what is GPC_AGE_EVICTED ... peer -1 = of all, the departed included; a seat: only
- * GPC_ROUND_TRIP (else -EINVAL); -ENOENT = empty seat.  Cells never fall, across writers.  After
- * the death of a writer, or of a peer, a value may be missing in sum, or altogether. */
+/* [shared] The parameter what is GPC_AGE_EVICTED ...  peer -1 = all peers, with those that have
+ * left.  For a seat there is only GPC_ROUND_TRIP (else -EINVAL); -ENOENT = empty seat.  Cells
+ * never fall, across writers.  After the death of a writer, or of a peer, a value may be missing
+ * in sum, or altogether. */
 
 struct gpc_mirror { /* one mirror, for tools.  set size */
 	uint32_t size;
@@ -165,9 +173,9 @@ struct gpc_entry { /* one live block, for walks */
 };
 
 int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
-/* [shared] Every entry that is live all the time, parents first; *cursor starts at 0; returns the
- * number; 0 = done.  Here, in gpc_lookup, gpc_match and gpc_event_read of a read-only
- * handle: -EBADMSG when a file of the cache is cut off or missing. */
+/* [shared] Every entry that is live during the whole walk, parents first.  *cursor starts at 0.
+ * Returns the number of entries; 0 = done.  Here, in gpc_lookup, gpc_match and gpc_event_read of a
+ * read-only handle: -EBADMSG when a file of the cache is cut off or missing. */
 
 int gpc_tokens_get(gpc *c, const gpc_key *key, gpc_block block, uint32_t *tokens, uint32_t n);
 /* [shared] The tokens that a live block was published with, up to n of them; returns their number
@@ -220,10 +228,10 @@ enum {
 
 int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
 /* [shared] Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept)
- * or UINT64_MAX (from now on).  -ESTALE: too late; walk, and go on from the new *cursor.
- * GPC_CLEARED comes first and names a pool by slot 0 of it.  Tag 0: all entries of that
- * pool are gone, without a GPC_REMOVED each; descendants in other pools have theirs.
- * Another tag: every entry that goes, descendants included, has its GPC_REMOVED. */
+ * or UINT64_MAX (from now on).  -ESTALE: it is too late for this cursor: walk, and go on from the
+ * new *cursor.  GPC_CLEARED comes first and names a pool by slot 0 of it.  Tag 0: all entries of
+ * that pool are gone, without a GPC_REMOVED each; descendants in other pools have theirs.  Another
+ * tag: every entry that goes, descendants included, has its GPC_REMOVED. */
 
 /* ---- work under way ---- */
 
@@ -242,7 +250,7 @@ int gpc_transfer_get(gpc *c, uint32_t i, struct gpc_transfer_info *ret);
 
 struct gpc_slow {          /* a call that took long */
 	uint64_t ended_ns; /* CLOCK_MONOTONIC */
-	uint64_t took_ns;  /* from its begin to the answer, or until its caller gave up */
+	uint64_t took_ns;  /* from its beginning to the answer, or until its caller gave up */
 	int32_t peer, pid;
 	uint32_t blocks;  /* or keys, of its command; 0: it waited for earlier commands */
 	int32_t error;    /* 0: it was answered; -ETIMEDOUT, -ENOTCONN, -EAGAIN */
@@ -252,10 +260,11 @@ struct gpc_slow {          /* a call that took long */
 int gpc_slow_walk(gpc *c, uint64_t *cursor, struct gpc_slow *out, uint32_t n);
 /* [shared] The last 8 calls of each seat that waited for the writer longer than GPC_SET_SLOW_MS, by
  * seat, the oldest first; of processes that have left, too, until their seat has 8 newer ones.
- * *cursor starts at 0.  Returns how many were written; 0: that was all. */
+ * *cursor starts at 0.  Returns the number of calls that were written; 0: that was all. */
 
 int gpc_claim_walk(gpc *c, uint64_t *cursor, struct gpc_claim *out, uint32_t n);
-/* [shared] Every open claim, for tools; *cursor starts at 0; returns how many; 0 = the end. */
+/* [shared] Every open claim, for tools.  *cursor starts at 0.  Returns the number of claims; 0 =
+ * the end. */
 
 /* ---- tiers below RAM ---- */
 
@@ -267,7 +276,7 @@ struct gpc_tier_counter {
 struct gpc_tier { /* a tier below RAM, for tools: since its steward opened it.  set size */
 	uint32_t size;
 	uint32_t kind; /* GPC_DISK, GPC_REMOTE */
-	int32_t pool;  /* its pool, and the peer that keeps it; -1: nobody does now */
+	int32_t pool;  /* its pool, and the peer that keeps it; -1: nobody keeps it now */
 	int32_t steward;
 	uint32_t ready;       /* 1: the blocks that it had when it was opened are published */
 	uint32_t state;       /* GPC_TIER_...; a disk that is kept is up */
@@ -277,20 +286,22 @@ struct gpc_tier { /* a tier below RAM, for tools: since its steward opened it.  
 	uint64_t hits, misses;           /* ... and keys that were not */
 	uint64_t brought, brought_bytes; /* blocks that came to RAM */
 	uint64_t written, written_bytes; /* ... and went down */
-	uint64_t absent;                 /* looked for, and not found there */
-	uint64_t bad;                    /* a checksum was wrong: never served */
+	uint64_t absent;                 /* keys that were looked for, and not found there */
+	uint64_t bad;                    /* blocks with a wrong checksum: never served */
 	uint64_t errors, late;           /* reads that failed; reads that came too late */
-	uint64_t overtaken;     /* cleared, dropped or evicted while they were on their way */
-	uint64_t no_ram;        /* no block of RAM was to be had */
-	uint64_t refused;       /* by the writer: no parent there, no bucket */
+	/* blocks cleared, dropped or evicted while they were on their way */
+	uint64_t overtaken;
+	uint64_t no_ram;        /* blocks for which there was no block of RAM */
+	uint64_t refused;       /* blocks that the writer refused: no parent there, no bucket */
 	uint64_t failed;        /* writes that failed */
-	uint64_t unwanted;      /* not written, for min_uses */
-	uint64_t evicted, aged; /* for want of room; for their age */
-	uint64_t forgotten;     /* made free for ever, after drops and clears */
+	uint64_t unwanted;      /* blocks not written, because of min_uses */
+	uint64_t evicted, aged; /* blocks evicted for want of room; for their age */
+	uint64_t forgotten;     /* blocks freed for ever, after drops and clears */
 	/* blocks in the file when it was opened; published; blocks whose parent was in no tier */
 	uint64_t found, restored, orphans;
 	/* of a remote store: */
-	/* images that it had no room for; images and keys that were not asked of it while down or off */
+	/* images that it had no room for; images and keys that it was not asked for while it was
+	 * down or off */
 	uint64_t full, down;
 	/* keys unknown to the index that it was asked for; of these, keys that it has */
 	uint64_t asked, there;
@@ -308,9 +319,10 @@ int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret);
 /* ---- invariants ---- */
 
 int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg);
-/* [shared] Verify all invariants; report gets one line for each violation; returns their
- * number.  It waits for a writer that is in the middle of a change, 10 s at most, half a second if
- * that process is stopped; then -EAGAIN, if violations may come from the unfinished change. */
+/* [shared] Verify all invariants.  report gets one line for each violation.  Returns the number of
+ * violations.  It waits for a writer that is in the middle of a change, 10 s at most, half a
+ * second if that process is stopped; then -EAGAIN, if violations may come from the unfinished
+ * change. */
 
 #ifdef __cplusplus
 }

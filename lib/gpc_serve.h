@@ -26,8 +26,8 @@ struct gpc_memory; /* gpc_bytes.h */
 struct gpc_config { /* zero = default everywhere; set size */
 	uint32_t size;
 	uint32_t block_tokens; /* tokens a block; 16 */
-	/* records for all pools together: the largest sum at any time, transit blocks included;
-	 * 0 = enough for vram_blocks and ram_blocks, or 65536 */
+	/* records for all pools together: their largest sum at any time, with transit blocks; 0 =
+	 * enough for vram_blocks and ram_blocks, or 65536 */
 	uint32_t max_blocks;
 	uint32_t max_peers;   /* 32; at most GPC_MAX_PEERS */
 	uint32_t max_pools;   /* 16; at most GPC_MAX_POOLS */
@@ -36,21 +36,22 @@ struct gpc_config { /* zero = default everywhere; set size */
 	/* recency step; 0 = 1000; 1 = a new tick with every touching call (exact order of
 	 * requests) */
 	uint32_t tick_us;
-	/* blocks the writer keeps free per pool ahead of demand; 0 = 64; -1 = none, capacity
-	 * exact */
+	/* blocks that the writer keeps free in each pool ahead of demand; 0 = 64; -1 = none, the
+	 * capacity is exact */
 	int32_t free_target;
-	/* delay before a dead peer's reserved blocks are reused when its process cannot be seen
+	/* the delay before a dead peer's reserved blocks are reused, if its process cannot be seen
 	 * to have exited; 0 = 1000 */
 	uint32_t quarantine_ms;
 	uint32_t keep_tokens;  /* 1 = the tokens of each block are kept, 4 bytes each; 0 */
 	uint32_t keep_digests; /* 1 = a digest and a group of each block are kept; 0 */
-	/* most blocks any peer may hold reserved; 0 = no limit */
+	/* the most blocks that any peer may hold reserved; 0 = no limit */
 	uint32_t peer_quota;
 	/* of the segments; 0 = 0600, group of this process.  0660 with gid lets that group in;
-	 * world bits are refused.  GPC_IF_ABSENT: the files of a cache that exists get them, if they
+	 * world bits are refused.  GPC_IF_ABSENT: an existing cache's files get them, if the files
 	 * are this user's */
 	uint32_t mode, gid;
-	const char *dir;     /* on a tmpfs or hugetlbfs, else slower; /dev/shm */
+	/* a folder on a tmpfs or hugetlbfs; elsewhere it is slower; /dev/shm */
+	const char *dir;
 	const char *devices; /* "none", "host", "cuda:0,cuda:1": mirrors to keep; "none" */
 	/* fingerprint of model, dtype, parallel and block layout; attachers bring the same or
 	 * all zero */
@@ -87,10 +88,10 @@ enum {                           /* and its limits */
 };
 
 int gpc_setting_set(gpc *c, uint32_t what, int pool, int64_t value);
-/* [shared] Set a value from now on; -1: as the cache, the pool or its steward was made.  pool: of
- * SPILL_AHEAD, else -1.  The process that uses a setting reads it each time that it matters; gpcd reads
- * its level every two seconds or more often.  A setting outlives writers, and goes with the cache, or
- * the pool.  Holds that are above a lower quota stay. */
+/* [shared] Set a value from now on; -1: the value that the cache, the pool or its steward was made
+ * with.  pool: of SPILL_AHEAD, else -1.  The process that uses a setting reads it each time that
+ * it matters; gpcd reads its level every two seconds or more often.  A setting outlives writers,
+ * and goes with the cache, or the pool.  Holds that are above a lower quota stay. */
 
 int gpc_setting_get(gpc *c, uint32_t what, int pool, int64_t *ret);
 /* [shared] The present value; -1: not set, and each gpcd, or the steward of the tiers, has its own. */
@@ -108,22 +109,23 @@ int gpc_writer_serve(gpc *c, int timeout_ms);
  * that is longer; so does gpc_writer_take. */
 
 void gpc_writer_wake(gpc *c);
-/* [shared] Ends the wait of the gpc_writer_serve of this handle that runs; if none runs,
- * the next one does not wait.  Any thread and any signal handler may call it; NULL is fine. */
+/* [shared] Ends the wait of the gpc_writer_serve of this handle that is running.  If none is
+ * running, the next one does not wait.  Any thread and any signal handler may call it; NULL is
+ * fine. */
 
 int gpc_writer_drop(gpc *c);
-/* [shared] Give the seat up.  Waits for a thread that serves by this handle; -EAGAIN: gpc_wait_stop
- * has ended that wait. */
+/* [shared] Give up the seat.  Waits for a thread that serves by this handle.  -EAGAIN:
+ * gpc_wait_stop has ended that wait. */
 
 /* ---- waits that end before their time ---- */
 
 void gpc_wait_stop(int (*stop)(void *arg), void *arg);
 /* [local] From now on each waiting call of this thread asks stop(arg) at least every 0.1 s, and after a
- * signal handler that ran in this thread.  Once stop has returned another value than 0, waits of the
- * thread end as if their time was up, until the next gpc_wait_stop; with NULL no function is asked.
- * Then gpc_writer_serve returns, too, and a signal handler alone no longer ends it.  stop may make
- * calls of gpc that wait for nobody; it may not close the handle.  gpc_close, gpc_dev_close,
- * gpc_dev_wait and gpc_pool_pin have limits of their own, and do not ask. */
+ * signal handler that ran in this thread.  Once stop has returned another value than 0, waits of
+ * the thread end as if their time was up, until the next gpc_wait_stop.  With NULL no function is
+ * asked.  Then gpc_writer_serve returns, too, and a signal handler alone no longer ends it.  stop
+ * may make calls of gpc that wait for nobody; it may not close the handle.  gpc_close,
+ * gpc_dev_close, gpc_dev_wait and gpc_pool_pin have limits of their own, and do not ask. */
 
 #ifdef __cplusplus
 }

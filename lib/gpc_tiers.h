@@ -51,10 +51,11 @@ int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags
  * once, at most for five seconds, and later calls do not ask until it goes on (GPC_TIER_STOPPED). */
 
 int gpc_tiers_sync(gpc *c, int timeout_ms);
-/* [shared] Returns when the steward of the tiers has nothing left to do: the blocks of the file are
- * published, blocks that are next to go from RAM are written as far as the policy wants it, and removed
- * blocks are gone from the disk for ever.  gpc_drop and gpc_pool_clear wait for the last part by
- * themselves.  -ENOTCONN: nobody keeps the tiers, or another process began to during the call. */
+/* [shared] Returns when the steward of the tiers has nothing left to do.  Then the blocks of the
+ * file are published, blocks that are next to go from RAM are written as far as the policy wants
+ * it, and removed blocks are gone from the disk for ever.  gpc_drop and gpc_pool_clear wait for
+ * the last part by themselves.  -ENOTCONN: nobody keeps the tiers, or another process began to
+ * during the call. */
 
 /* ---- for their steward ---- */
 
@@ -68,9 +69,9 @@ struct gpc_tiers_options { /* zero = default; set size */
 	int32_t ram;
 	/* path of a file; it is made, 0600, where there is none; NULL = no disk */
 	const char *disk;
-	/* size of that file, about; 0 = as it is, and a new file needs disk_blocks */
+	/* about the size of that file; 0 = as it is, and a new file needs disk_blocks */
 	uint64_t disk_bytes;
-	uint32_t disk_blocks;  /* or its size in blocks; 0 = as disk_bytes is enough for */
+	uint32_t disk_blocks;  /* or its size in blocks; 0 = as many as disk_bytes has room for */
 	uint32_t disk_space;   /* space of its pool; 0 = the highest one without pools */
 	uint32_t disk_threads; /* threads that read and write; 8; at most 64 */
 	/* the number of blocks, next to go from each RAM pool, that have a copy below before they
@@ -95,8 +96,9 @@ struct gpc_tiers_options { /* zero = default; set size */
 	uint32_t remote_space; /* space of their pool; 0 = the highest one without pools */
 	uint32_t remote_uses;  /* as min_uses */
 	uint32_t remote_ms;    /* time for a call to the store; 0 = 2000 */
-	/* 16 bytes, if the cache was made with them: the file keeps no copy, and a file that was
-	 * written under other bytes is refused.  NULL = the file keeps the secret of the cache */
+	/* 16 bytes, if the cache was made with them: the file keeps no copy of them, and a file
+	 * that was written under other bytes is refused.  NULL = the file keeps the secret of the
+	 * cache */
 	const void *secret;
 	void (*log)(void *arg, int level, const char *text); /* level as in syslog(3) */
 	void *log_arg;
@@ -129,7 +131,7 @@ int gpc_tiers_close(gpc_tiers *t);
 /* [writer] Answers open questions with the blocks that have come so far, ends the threads, and removes
  * the pools.  Waits for the writer for two seconds at most.  NULL is fine. */
 
-struct gpc_tiers_file { /* a file that is there.  set size */
+struct gpc_tiers_file { /* an existing file.  set size */
 	uint32_t size;
 	uint32_t has_secret; /* 1: it keeps the secret of its cache */
 	uint64_t blocks, block_bytes, bytes;
@@ -137,9 +139,9 @@ struct gpc_tiers_file { /* a file that is there.  set size */
 };
 
 int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret);
-/* [local] Read the description of itself in such a file, for a program that makes its cache anew.  The
- * call needs no steward, and does not lock the file.  -ENOENT: no such file.  -EPROTO, -EBADMSG,
- * -EACCES as above. */
+/* [local] Read the description that such a file has of itself, for a program that makes its cache
+ * anew.  The call needs no steward, and does not lock the file.  -ENOENT: no such file.  -EPROTO,
+ * -EBADMSG, -EACCES as above. */
 
 #ifdef __cplusplus
 }

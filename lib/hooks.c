@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hooks.c - the library's table of what the index asks of the halls above it.
+/* hooks.c - the library's table of the functions that the index calls in the halls above it.
  * Tests: t/bytes/mirror-order.t */
 #include "config.h"
 
@@ -34,7 +34,7 @@ static bool leaves(gpc *c)
 	return ended;
 }
 
-/* Maps go last: plans of transfers are kept with them. */
+/* Maps go last, since plans of transfers are kept with them. */
 static void left(gpc *c)
 {
 	transfer_free(c);

@@ -24,7 +24,7 @@ bool cuda_injected(void)
 	return left == 1;
 }
 
-/* CUDA says of a driver that is missing that it is too old. */
+/* CUDA reports a missing driver as one that is too old. */
 static bool driver_is_missing(cudaError_t e)
 {
 	void *there;
@@ -41,7 +41,7 @@ int cuda_error(cudaError_t e, const char *what)
 {
 	int code = EIO;
 
-	cudaGetLastError(); /* errors that are not sticky are over with it */
+	cudaGetLastError(); /* it clears errors that are not sticky */
 	switch (e) {
 	case cudaErrorNoDevice:
 	case cudaErrorInvalidDevice:
@@ -78,7 +78,7 @@ int cuda_error(cudaError_t e, const char *what)
 
 /* ---- the table ---- */
 
-/* Memory of a dead writer is freed by the last process that has it. */
+/* The last process that has the memory of a dead writer frees it. */
 static void cuda_sweep(const struct segment *s UNUSED, const struct shm_mirror *desc UNUSED)
 {
 }

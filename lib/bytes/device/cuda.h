@@ -17,8 +17,8 @@
  *   bytes/device/cuda_sum.c     sums of images
  *   bytes/device/cuda_event.c   events between streams
  *
- * Every function works on the device it is told and leaves the caller's current device as it
- * was.  A forked child has no CUDA: there all of them only give host memory back. */
+ * Every function works on the device that is named, and leaves the caller's current device as it
+ * was.  A forked child has no CUDA, so there these functions only give host memory back. */
 #ifndef GPC_DEVICE_CUDA_H
 #define GPC_DEVICE_CUDA_H
 
@@ -29,22 +29,22 @@
 #include <cuda_runtime_api.h>
 #include <sys/types.h>
 
-/* Copies below this size wait for a busy neighbour's time slice, like kernels; larger ones do
- * not.  The status is copied by itself, so it has that much room. */
+/* A copy below this size waits for the time slice of a busy neighbour, like a kernel; a larger
+ * copy does not.  The status is copied by itself, so it has that much room. */
 #define CUDA_CHUNK 32768u
 
-/* For tests: the n-th CUDA call from now on fails with cudaErrorUnknown and is not made;
- * 0: none. */
+/* For tests: the n-th CUDA call from now on is not made, and fails with cudaErrorUnknown; 0:
+ * none. */
 extern uint32_t device_cuda_fail_at;
 bool cuda_injected(void);
 #define CUDA(call) (cuda_injected() ? cudaErrorUnknown : (call))
 
-/* The error, with CUDA's own text: -ENODEV, -ENOMEM, -EINVAL, -EAGAIN or -EIO. */
+/* Set the error, with CUDA's own text: -ENODEV, -ENOMEM, -EINVAL, -EAGAIN or -EIO. */
 int cuda_error(cudaError_t e, const char *what) __attribute__((cold));
 
 /* ---- bytes/device/cuda_thread.c ---- */
-/* The calling thread works on this device, until cuda_leave.  Keep its context, not its device:
- * to set a device makes a context there. */
+/* The calling thread works on this device until cuda_leave.  Its context is kept, and not its
+ * device, since setting a device makes a context there. */
 struct cuda_scope {
 	CUcontext before;
 	enum cudaStreamCaptureMode mode;
@@ -56,8 +56,8 @@ cudaError_t cuda_check_stream(cudaStream_t stream);
 cudaError_t cuda_driver_call(const char *name, void **ret);
 int cuda_enter(struct cuda_scope *s, int ordinal);
 void cuda_leave(const struct cuda_scope *s);
-/* A graph of what the stream has captured since its capture began; launched: whether the launches
- * that it captured went well. */
+/* A graph of the work that the stream has captured since its capture began.  launched: did the
+ * captured launches succeed? */
 cudaError_t cuda_graph(cudaStream_t stream, cudaError_t launched, cudaGraphExec_t *ret);
 
 /* ---- bytes/device/cuda_name.c ---- */
@@ -67,28 +67,28 @@ int cuda_ordinal_of(const uint8_t uuid[16], int *ret);
 int cuda_uuid(int ordinal, uint8_t ret[16]);
 
 /* ---- bytes/device/cuda_memory.c ---- */
-/* Device memory that other processes map, or that another process has made.  An exporter
- * cannot import from itself, so its own is found by the handle. */
+/* Device memory that other processes map, or that another process has made.  A process cannot
+ * import memory that it exports, so its own is found by the handle. */
 struct cuda_memory {
 	struct cuda_memory *next;
 	uint32_t users;
 	int ordinal;
 	pid_t pid;
 	bool imported;
-	bool lent; /* the caller's: never freed, and known until it is gone */
+	bool lent; /* the caller's memory: it is never freed here, and known until it has gone */
 	uint8_t *base;
 	cudaIpcMemHandle_t handle;
 };
-/* Both with the device entered. */
+/* For both the device is entered. */
 int cuda_memory_make(uint64_t bytes, int ordinal, struct cuda_memory **ret);
 int cuda_memory_import(const uint8_t handle[64], int ordinal, struct cuda_memory **ret);
 void cuda_memory_put(struct cuda_memory *m);
-/* An allocation of the caller's, from its beginning: its handle, and so that this process finds
- * it by that. */
+/* A whole allocation of the caller's: its handle.  This process finds the allocation by the handle
+ * then. */
 int cuda_memory_lend(void *base, int ordinal, cudaIpcMemHandle_t *ret);
 
-/* Make host memory known to all devices, as often as one likes; whole pages.  id and offset name
- * the mapping: another one may have been there before. */
+/* Register host memory, in whole pages, for all devices; it may be repeated.  id and offset name
+ * the mapping, since another mapping may have been there before. */
 int cuda_pin(void *base, uint64_t bytes, const uint8_t id[16], uint64_t offset);
 void cuda_unpin(void *base);
 
@@ -103,31 +103,31 @@ static inline uint64_t cuda_status_at(const struct segment *s)
 	return ROUND_UP(cuda_table_bytes(s), (uint64_t)256);
 }
 
-/* ---- bytes/device/cuda_query.c: what a device of a handle needs for questions ---- */
+/* ---- bytes/device/cuda_query.c: the state of a handle's device for questions ---- */
 struct cuda_query;
 struct mirror_view;
-/* On the device that is entered, made with the first question.  word: of the view. */
+/* With the device entered.  The state is made with the first question.  word: of the view. */
 int cuda_query_ask(struct cuda_query **query, struct mirror_view *const *word,
 		   const struct device_query *q, struct device_result *ret);
 void cuda_query_free(struct cuda_query *query); /* NULL is fine */
 
-/* ---- bytes/device/cuda_copier.c, bytes/device/cuda_probe.c: what copies need of a device ---- */
+/* ---- bytes/device/cuda_copier.c, bytes/device/cuda_probe.c: a device's state for copies ---- */
 struct cuda_copier {
 	int ordinal;
-	uint32_t blocks; /* of threads, in a launch of copy.cu */
+	uint32_t blocks; /* blocks of threads in a launch of copy.cu */
 	uint64_t max_pitch;
-	cudaStream_t stream; /* for probes, and to ask whether the context is lost */
+	cudaStream_t stream; /* for probes, and to find out whether the context is lost */
 	bool writes;         /* the driver's streams write words of 64 bits */
-	uint64_t *word;      /* of its memory, which nobody reads */
+	uint64_t *word;      /* a word of its memory that nobody reads */
 };
-/* Made with the first question, as long as the process lives; with the device entered. */
+/* It is made with the first question, and lives as long as the process.  The device is entered. */
 int cuda_copier(int ordinal, struct cuda_copier **ret);
-/* Entered; the ordinal of that uuid. */
+/* Enter the device; returns the ordinal of that uuid. */
 int cuda_enter_uuid(struct cuda_scope *s, const uint8_t uuid[16], int *ret_ordinal);
 int cuda_check_copies(const uint8_t uuid[16], void *stream);
 int cuda_limits(const uint8_t *to, const uint8_t *from, struct copy_limits *ret);
 int cuda_copy_state(const uint8_t uuid[16]);
-/* The largest pitch that copies between this device and host memory were seen to do right. */
+/* The largest pitch at which copies between this device and host memory were seen to be right. */
 uint64_t cuda_probe_pitch(int ordinal, cudaStream_t stream);
 
 /* ---- bytes/device/cuda_copy.c ---- */

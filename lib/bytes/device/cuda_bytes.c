@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* CUDA puts small allocations together, and a handle would show the neighbours'. */
+/* CUDA puts small allocations together, and a handle would expose the neighbours. */
 #define ALONE ((uint64_t)2 << 20)
 
 struct driver_calls {
@@ -175,7 +175,7 @@ static int lend(const uint8_t uuid[16], void *base, uint64_t bytes, struct shm_p
 
 /* ---- mapped ---- */
 
-/* A part may be forged: it must not lead out of the allocation of its handle. */
+/* A part may be forged, so check that it stays within the allocation of its handle. */
 static int check_part(const struct cuda_memory *m, const struct shm_part *part)
 {
 	CUdeviceptr start = 0;
@@ -195,7 +195,7 @@ static int check_part(const struct cuda_memory *m, const struct shm_part *part)
 	return 0;
 }
 
-/* The GPU of the allocation; or the thread's own, if this process does not see that one. */
+/* Enter the GPU of the allocation; or the thread's own, if this process does not see that one. */
 static int enter_near(struct cuda_scope *s, const uint8_t uuid[16], int *ret_ordinal)
 {
 	int err = cuda_enter_uuid(s, uuid, ret_ordinal);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_copier.c - what copies need of each GPU, found out at first use and kept: how wide a launch
- * is, which pitch is too large, whether streams write words; and whether it still works.
+/* cuda_copier.c - the properties of each GPU for copies, found out at first use and kept: how wide
+ * a launch is, which pitch is too large, whether streams write words.  It also tells whether the
+ * GPU still works.
  *
- * Two GPUs.  Memory of another process is opened on its own GPU (cuda_bytes.c), so each pointer
- * here belongs to one GPU of this process.  The other GPU's copy engine reaches it when that one
- * may access its peer: both directions are enabled with the first question for the limits between
- * the two.
+ * For copies between two GPUs: memory of another process is opened on its own GPU (cuda_bytes.c),
+ * so each pointer here belongs to one GPU of this process.  The other GPU's copy engine reaches it
+ * if that GPU may access its peer.  The first question for the limits between the two enables both
+ * directions.
  * Tests: t/bytes/cuda-killed.t */
 #include "config.h"
 
@@ -20,11 +21,11 @@
 #include <string.h>
 
 #define MAX_DEVICES 64
-#define EACH        8 /* blocks of threads of a processor; more wait */
+#define EACH        8 /* blocks of threads for each multiprocessor; more would wait */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_copier copiers[MAX_DEVICES];
-static uint64_t made; /* bit: that one is */
+static uint64_t made; /* bit i: copier i is made */
 
 int cuda_enter_uuid(struct cuda_scope *s, const uint8_t uuid[16], int *ret_ordinal)
 {
@@ -43,7 +44,8 @@ static cudaError_t attribute(int ordinal, enum cudaDeviceAttr which, int *ret)
 	return CUDA(cudaDeviceGetAttribute(ret, which, ordinal));
 }
 
-/* Since driver 12 all streams write words; before, where they were allowed to. */
+/* Since driver 12 all streams write words; before that, streams do if the driver was told to allow
+ * it. */
 static bool streams_write(int ordinal)
 {
 	CUresult (*get)(int *ret, CUdevice_attribute which, CUdevice device);
@@ -200,7 +202,8 @@ int cuda_limits(const uint8_t *to, const uint8_t *from, struct copy_limits *ret)
 		err = enable_peer(a, b);
 		if (!err)
 			err = enable_peer(b, a);
-		l.max_pitch = MIN(l.max_pitch, (uint64_t)INT32_MAX); /* probed with the host only */
+		/* it is probed with the host only */
+		l.max_pitch = MIN(l.max_pitch, (uint64_t)INT32_MAX);
 	}
 	l.pairs = a >= 0 && a == b;
 	if (!err)

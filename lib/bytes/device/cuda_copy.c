@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_copy.c - copies on a stream of the caller's, and the word that says that they are done.
  *
- * Host memory and other GPUs: one pitched copy for each op, by the copy engine, which no kernel
- * delays.  Within one GPU: a kernel (kernels/copy.cu), since there the driver's own copies are
- * kernels as well, and slower ones.  Nothing here waits, and nothing is allocated.
+ * From and to host memory and other GPUs, each op is one pitched copy by the copy engine, which no
+ * kernel delays.  Within one GPU a kernel copies (kernels/copy.cu), since the driver's own copies
+ * are kernels there as well, and slower ones.  Nothing here waits, and nothing is allocated.
  *
- * The mark is a word that the stream writes behind them.  cuStreamWriteValue64 with
- * CU_STREAM_WRITE_VALUE_DEFAULT has, by CUDA's description, a memory fence before the write like
- * __threadfence_system, for all that the stream has done: so a reader of the value sees the
- * bytes.  It takes no processor of the GPU, and a kernel that fills it does not hold it up.
+ * The mark is a word that the stream writes behind the copies.  By CUDA's description,
+ * cuStreamWriteValue64 with CU_STREAM_WRITE_VALUE_DEFAULT has a memory fence before the write,
+ * like __threadfence_system, for all earlier work of the stream.  So a reader of the value sees
+ * the bytes.  The write needs no multiprocessor of the GPU, and a kernel that fills the GPU does
+ * not delay it.
  * Tests: t/bytes/cuda-done-word.t t/bytes/cuda-killed.t t/bytes/registering-cuda.t
  *   t/bytes/unregistered-cuda.t t/bytes/bytes-device.t */
 #include "config.h"
@@ -50,7 +51,7 @@ static cudaError_t write_value(cudaStream_t stream, uint64_t *at, uint64_t value
 
 /* ---- pitched copies ---- */
 
-/* A slice begins a whole number of rows behind the one before? */
+/* Does a slice begin a whole number of rows behind the one before? */
 static bool rows_fit(uint64_t slice, uint64_t pitch, const struct copy_op *op)
 {
 	return pitch >= op->width && slice % pitch == 0 && slice / pitch >= op->rows;
@@ -106,14 +107,14 @@ static cudaError_t copy_whole(const struct copy_op *op, cudaStream_t stream)
 
 /* ---- pauses ----
  *
- * The engine that copies to host memory does one stream's copies to their end before another
- * stream's: 64 bytes out of a decode step waited 2.5 ms for 128 MiB of ours, and 10 ms for 512 MiB
+ * The engine that copies to host memory finishes one stream's copies before it takes another
+ * stream's.  64 bytes of a decode step waited 2.5 ms for 128 MiB of ours, and 10 ms for 512 MiB
  * (H200).  Any operation but a copy lets other streams in, for instance a word that the stream
- * writes; an event does not.  One costs about 2 us of the copies' time. */
+ * writes; an event does not.  Such a word costs about 2 us of the copies' time. */
 
-#define PAUSE ((uint64_t)8 << 20) /* bytes from one to the next: 1 % of the rate, 160 us */
+#define PAUSE ((uint64_t)8 << 20) /* bytes from one pause to the next: 1 % of the rate, 160 us */
 
-/* This thread's work in a stream since the last one. */
+/* The work of this thread in a stream since the last pause. */
 static _Thread_local struct {
 	void *stream;
 	uint64_t bytes;
@@ -192,12 +193,13 @@ static bool pauses(const struct cuda_copier *c, const struct copy_op *op, void *
 	return a.type == cudaMemoryTypeHost;
 }
 
-/* ---- one after the other ---- */
+/* ---- copies one after the other ---- */
 
 static cudaError_t copy_all(const struct cuda_copier *c, const struct copy_op *ops, uint32_t n,
 			    void *stream, uint32_t *ret_done)
 {
-	const bool in_parts = n && pauses(c, &ops[0], stream); /* one call copies one way */
+	/* all ops of one call copy in one direction */
+	const bool in_parts = n && pauses(c, &ops[0], stream);
 	cudaError_t e = cudaSuccess;
 	uint32_t i;
 
@@ -237,9 +239,9 @@ int cuda_copy(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, voi
 
 /* ---- within one GPU ---- */
 
-#define WIDEST (1ull << 30) /* bytes of a row in a shape; 32 bits count its vectors */
+#define WIDEST (1ull << 30) /* the most bytes of a row in a shape; 32 bits count its vectors */
 
-/* The widest vectors that fit all addresses, and rows: 16 bytes, 8, 4 or 1. */
+/* The widest vectors that fit all addresses and rows: 16, 8, 4 or 1 bytes. */
 static uint32_t shift_of(const struct copy_shape *s, uint64_t width)
 {
 	uint64_t all = (uintptr_t)s->to | (uintptr_t)s->from | s->to_slot | s->from_slot | width;
@@ -270,7 +272,7 @@ static void add_shape(struct launch_copy *l, const struct copy_shape *s, uint64_
 	l->units += (to->vectors + LAUNCH_COPY_UNIT - 1) / LAUNCH_COPY_UNIT;
 }
 
-/* These shapes, of all pairs. */
+/* Launch the copies of these shapes, for all pairs. */
 static cudaError_t launch_pairs(struct launch_copy *l, uint32_t blocks,
 				const struct copy_pair *pairs, uint32_t npairs, void *stream)
 {
@@ -324,7 +326,8 @@ int cuda_copy_pairs(const uint8_t uuid[16], const struct copy_shape *shapes, uin
 		return err;
 	err = cuda_copier(ordinal, &c);
 	if (!err) {
-		cudaGetLastError(); /* an earlier error of other calls is no error of a launch */
+		/* it clears an earlier error of other calls, which is no error of a launch */
+		cudaGetLastError();
 		e = cuda_check_stream(stream); /* a launch on another GPU would fault */
 		if (e == cudaSuccess)
 			e = launch_all(c->blocks, shapes, nshapes, pairs, npairs, stream);
@@ -337,9 +340,10 @@ int cuda_copy_pairs(const uint8_t uuid[16], const struct copy_shape *shapes, uin
 
 /* ---- the mark ---- */
 
-/* In memory that the GPU does not see, a thread of the driver stores the word when the stream gets
- * there.  Copies to such memory have ended by then: they did before their calls returned.  A lost
- * device never calls it, nor does a process that has died, as with a word that the GPU writes. */
+/* The GPU may not see the memory of the word.  Then a thread of the driver stores it when the
+ * stream gets there.  Copies to such memory have ended by then, since they ended before their
+ * calls returned.  A lost device never calls that thread, nor does a dead process, as with a word
+ * that the GPU writes. */
 struct word {
 	uint64_t *at, value;
 };
@@ -348,7 +352,7 @@ static void CUDART_CB store_word(void *arg)
 {
 	struct word *w = arg;
 
-	/* (d) as mark_run of host_bytes.c */
+	/* (d) as in mark_run of host_bytes.c */
 	store_release(w->at, w->value);
 	free(w);
 }
@@ -367,7 +371,7 @@ static cudaError_t mark_by_thread(uint64_t *done, uint64_t value, void *stream)
 	return e;
 }
 
-/* own: on the stream that the copier has for itself. */
+/* own: on the copier's own stream. */
 static int mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, bool own, void *stream)
 {
 	struct cuda_copier *c;
@@ -384,7 +388,7 @@ static int mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, bool own
 		cudaGetLastError();
 		e = CUDA(cudaPointerGetAttributes(&a, done));
 		if (e == cudaSuccess && (a.type != cudaMemoryTypeHost || !a.devicePointer))
-			e = mark_by_thread(done, value, stream); /* not pinned */
+			e = mark_by_thread(done, value, stream); /* the page is not pinned */
 		else if (e == cudaSuccess && c->writes)
 			e = CUDA(write_value(stream, a.devicePointer, value));
 		else if (e == cudaSuccess)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_event.c - events between the streams of this process, and which GPU a stream is of.
+/* cuda_event.c - events between the streams of this process, and the GPU of a stream.
  *
- * An event has no clock, so that to record it and to wait for it takes next to nothing.  It belongs
- * to a GPU and is recorded there; streams of any GPU wait for it.  All is done outside of
+ * An event has no clock, so recording it and waiting for it cost next to nothing.  It belongs to a
+ * GPU and is recorded there; streams of any GPU wait for it.  All of this is done outside of
  * captures of other threads.
  * Tests: t/bytes/fetch-device.t */
 #include "config.h"
@@ -117,7 +117,7 @@ int cuda_event_passed(void *event)
 	return -EIO;
 }
 
-/* ---- whose is a stream? ---- */
+/* ---- the device of a stream ---- */
 
 static struct {
 	CUresult (*of_stream)(CUstream stream, CUcontext *context);
@@ -147,7 +147,7 @@ static cudaError_t find_driver(void)
 	return e;
 }
 
-/* Devices of driver and runtime have the same numbers. */
+/* A device has the same number in the driver and in the runtime. */
 static int ordinal_of(void *stream, int *ret)
 {
 	CUcontext context;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_flush.c - changes on their way to a GPU's mirror.
+/* cuda_flush.c - brings changes to a GPU's mirror.
  *
- * A flush goes one of two ways.  Usually a kernel scatters the changed entries, which were
- * copied to pinned memory, and stores the status; for small flushes it is a graph, captured
- * once, which saves a quarter of the time.  But beside a process that keeps the GPU
- * busy a kernel waits for a time slice, for milliseconds, while a copy of CUDA_CHUNK bytes
- * or more does not: so when a scatter was slow, flushes copy whole chunks of the index for a
- * while, which is pinned as well.  Such a copy may read entries that are newer than the flush:
- * then the mirror shows them early, and each order in which entries reach a mirror was safe in
- * the table itself (a slot is not filled again before flush and grace period).
+ * A flush goes one of two ways.  Usually a kernel scatters the changed entries, which were copied
+ * to pinned memory, and stores the status.  For small flushes it is a graph, captured once, which
+ * saves a quarter of the time.  But if another process keeps the GPU busy, a kernel waits
+ * milliseconds for a time slice, while a copy of CUDA_CHUNK bytes or more does not.  So after a
+ * slow scatter, flushes copy whole chunks of the index for a while; the index is pinned as well.
+ * Such a copy may read entries that are newer than the flush, and the mirror shows them early
+ * then.  That is safe: each order in which entries reach a mirror was safe in the table itself (a
+ * slot is not filled again before flush and grace period).
  *
- * Nobody waits.  A small flush says itself that it has ended, in the pinned memory, so that the writer
- * reads a word of ordinary memory; CUDA is asked only when nothing is heard for a while, to
- * learn of errors.  The end of the others is an event that is asked for.
+ * Nobody waits.  A small flush reports its end in the pinned memory, so the writer reads a word of
+ * ordinary memory.  It asks CUDA only if it has not heard of a flush for a while, to learn of
+ * errors.  The end of other flushes is an event that the writer asks for.
  * Tests: t/bytes/cuda-busy.t */
 #include "config.h"
 
@@ -24,12 +24,13 @@
 #include <errno.h>
 #include <string.h>
 
-#define SLOW_NS   500000u    /* a scatter that waited for somebody */
-#define CHUNKS_NS 200000000u /* then chunks, for so long */
-#define SILENT_NS 1000000u   /* then CUDA is asked for the result of a flush */
+#define SLOW_NS   500000u    /* a scatter this slow has waited for another process */
+#define CHUNKS_NS 200000000u /* flushes copy chunks for this time then */
+#define SILENT_NS 1000000u   /* after this silence CUDA is asked for the result of a flush */
 #define COPY_MAX  (8u << 20) /* bytes: 256 chunks take as long as a slice */
 
-/* pairs with the release of scatter.cu: the mirror shows the changes, and the pinned memory is free */
+/* pairs with the release of scatter.cu: the mirror shows the changes, and the pinned memory is
+ * free */
 static bool pinned_done(const struct cuda_mirror *m)
 {
 	return load_acquire(&m->pinned->done) == m->pinned->ticket;
@@ -55,7 +56,7 @@ static cudaError_t scatter(struct cuda_mirror *m, const struct launch_change *ch
 						m->many, n, status, m->stream));
 }
 
-/* How many bytes the chunks of all changes have together. */
+/* The number of bytes that the chunks of all changes have together. */
 static uint64_t mark_chunks(struct cuda_mirror *m, const struct launch_change *changes, uint32_t n)
 {
 	uint64_t words = m->table_bytes / CUDA_CHUNK / 64 + 1, bytes = 0;
@@ -77,7 +78,7 @@ static bool marked(const struct cuda_mirror *m, uint64_t chunk)
 	return chunk * CUDA_CHUNK < m->table_bytes && (m->chunks[chunk >> 6] >> (chunk & 63) & 1);
 }
 
-/* One copy for each run of chunks; the table's end goes with the chunk before it. */
+/* One copy for each run of chunks.  The end of the table goes with the chunk before it. */
 static cudaError_t copy_chunks(struct cuda_mirror *m)
 {
 	uint64_t chunk = 0, from, to;
@@ -105,7 +106,8 @@ static cudaError_t copy_chunks(struct cuda_mirror *m)
 	return e;
 }
 
-/* More changes than are scattered at once, and no pinned index: this waits. */
+/* There are more changes than are scattered at once, and the index is not pinned, so this
+ * waits. */
 static cudaError_t scatter_many(struct cuda_mirror *m, const struct launch_change *changes,
 				uint32_t n)
 {
@@ -133,7 +135,7 @@ static cudaError_t begin_flush(struct cuda_mirror *m, const struct launch_change
 	return n <= LAUNCH_PINNED ? scatter_pinned(m, changes, n) : scatter_many(m, changes, n);
 }
 
-/* As a query says it.  A flush that is silent may be about to speak, or never will. */
+/* The result, as a query gives it.  A silent flush may be about to report, or may never do so. */
 cudaError_t cuda_flush_ended(struct cuda_mirror *m)
 {
 	cudaError_t e;
@@ -162,7 +164,7 @@ int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
 		err = cuda_enter(&scope, m->ordinal);
 	if (err)
 		return err;
-	e = cuda_flush_ended(m); /* the last one has the buffers until it ends */
+	e = cuda_flush_ended(m); /* the last flush has the buffers until it ends */
 	if (e == cudaSuccess) {
 		m->began_ns = clock_ns();
 		*m->status = *status;
@@ -185,7 +187,7 @@ int cuda_flushed(void *mirror)
 	if (!m->flushing)
 		return 0;
 	if (m->by_graph && !pinned_done(m) && clock_ns() - m->began_ns < SILENT_NS)
-		return -EAGAIN; /* without a word to CUDA */
+		return -EAGAIN; /* without a call of CUDA */
 	err = cuda_enter(&scope, m->ordinal);
 	if (err)
 		return err;

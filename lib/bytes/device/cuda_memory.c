@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_memory.c - memory of a GPU that several processes have, and host memory that GPUs read and
+/* cuda_memory.c - GPU memory that several processes share, and host memory that GPUs read and
  * write.
  * Tests: t/bytes/device-namespaces.t t/bytes/cuda-bytes-dies.t t/bytes/cuda-worker-dies.t
  *   t/bytes/copy-device.t */
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cuda_memory *memory; /* all of this process */
+static struct cuda_memory *memory; /* list of all memory of this process */
 static struct pin {
 	struct pin *next;
 	void *base;
@@ -25,7 +25,7 @@ static struct pin {
 	uint32_t users;
 } * pins;
 
-/* ---- memory that several processes have ---- */
+/* ---- memory that several processes share ---- */
 
 static struct cuda_memory *find_memory(const uint8_t handle[64], int ordinal)
 {
@@ -71,7 +71,7 @@ int cuda_memory_make(uint64_t bytes, int ordinal, struct cuda_memory **ret)
 	return 0;
 }
 
-/* Its handle is that of the allocation that is there now? */
+/* Does its handle belong to the allocation that is there now? */
 static bool is_still_there(const struct cuda_memory *m)
 {
 	cudaIpcMemHandle_t now;
@@ -110,11 +110,11 @@ static int refuse_handle(cudaError_t e)
 {
 	int err = cuda_error(e, "memory of another process cannot be opened");
 
-	/* the writer of the memory is gone, or going */
+	/* the writer of the memory has gone, or is going */
 	if (e == cudaErrorInvalidResourceHandle || e == cudaErrorMapBufferObjectFailed ||
 	    e == cudaErrorAlreadyMapped)
 		return -ESTALE;
-	if (e == cudaErrorDeviceUninitialized) /* CUDA knows a process by its number alone */
+	if (e == cudaErrorDeviceUninitialized) /* CUDA knows a process only by its number */
 		return err_set(
 			EIO,
 			"memory of another process cannot be opened: CUDA has answered %s, as "
@@ -177,13 +177,13 @@ void cuda_memory_put(struct cuda_memory *m)
 	if (m->pid == getpid() && m->imported)
 		cudaIpcCloseMemHandle(m->base);
 	else if (m->pid == getpid())
-		cudaFree(m->base); /* it lives on where others have it open */
+		cudaFree(m->base); /* it lives on in processes that have it open */
 	free(m);
 }
 
 /* ---- host memory that devices read and write ---- */
 
-/* Under the lock.  A mapping that was given up with work in flight may have left its pin. */
+/* Under the lock.  If a mapping was given up with work in flight, its pin may be left. */
 static struct pin *find_pin(const void *base, const uint8_t id[16], uint64_t offset)
 {
 	struct pin **at = &pins, *p;

@@ -40,7 +40,7 @@ static void free_parts(struct cuda_mirror *m)
 	free(m);
 }
 
-/* A flush of up to `most` changes, with the content of the pinned memory when it runs. */
+/* A flush of up to `most` changes, with the content that the pinned memory has when it runs. */
 static cudaError_t capture_flush(struct cuda_mirror *m, uint32_t most, cudaGraphExec_t *ret)
 {
 	cudaError_t e = CUDA(cudaStreamBeginCapture(m->stream, cudaStreamCaptureModeRelaxed));
@@ -83,7 +83,8 @@ static cudaError_t make_mirror_parts(struct cuda_mirror *m)
 	return e;
 }
 
-/* Whole large pages: smaller allocations share one, and an export would show its neighbours. */
+/* The mirror takes whole large pages: smaller allocations share one, and an export would expose
+ * the neighbours. */
 static uint64_t mirror_bytes(const struct cuda_mirror *m)
 {
 	return ROUND_UP(m->status_at + CUDA_CHUNK, (uint64_t)2 << 20);
@@ -105,7 +106,7 @@ static int make_mirror(const struct segment *s, struct cuda_mirror *m)
 		return cuda_error(e, "a mirror cannot be made");
 	m->table = s->index + s->at.table;
 	if (cuda_pin(m->table, pages, s->header.id, s->at.table))
-		m->table = NULL; /* no chunks, then */
+		m->table = NULL; /* there are no chunks then */
 	return 0;
 }
 
@@ -137,7 +138,7 @@ int cuda_create(const struct segment *s, const char *device, uint32_t generation
 	m->table_bytes = cuda_table_bytes(s);
 	m->entries = m->table_bytes / sizeof(struct probe_entry);
 	m->status_at = cuda_status_at(s);
-	/* a predecessor's mirror names its GPU by UUID: its number here may be another */
+	/* a predecessor's mirror names its GPU by UUID, since its number may differ here */
 	err = uuid_is_set(desc->uuid) ? cuda_ordinal_of(desc->uuid, &m->ordinal)
 				      : cuda_ordinal(device, &m->ordinal);
 	if (!err)
@@ -159,7 +160,7 @@ int cuda_create(const struct segment *s, const char *device, uint32_t generation
 	return err;
 }
 
-/* To free memory of a flush would wait for the flush: the memory is lost instead, until the
+/* Freeing the memory of a flush would wait for that flush.  So the memory is lost until the
  * process ends. */
 void cuda_destroy(void *mirror)
 {
@@ -210,7 +211,7 @@ static cudaError_t read_memory(const struct cuda_memory *mem, uint64_t status_at
 
 	if (e != cudaSuccess)
 		return e;
-	/* the number first: the entries are at least as new */
+	/* the number is read first, so the entries are at least as new */
 	e = CUDA(cudaMemcpyAsync(ret_sequence, mem->base + status_at, sizeof(*ret_sequence),
 				 cudaMemcpyDeviceToHost, stream));
 	if (e == cudaSuccess)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_mirror.h - a mirror of the writer's on a GPU, for the sources that make it and flush it. */
+/* cuda_mirror.h - a mirror of the writer on a GPU, for the sources that make it and flush it. */
 #ifndef GPC_DEVICE_CUDA_MIRROR_H
 #define GPC_DEVICE_CUDA_MIRROR_H
 
 #include "bytes/device/cuda.h"
 
-/* Most changes that are scattered at once. */
+/* The most changes that are scattered at once. */
 #define CUDA_MIRROR_MANY 65536u
-/* There is a graph for this number of changes, and one for LAUNCH_PINNED. */
+/* There is one graph for this number of changes, and one for LAUNCH_PINNED. */
 #define CUDA_MIRROR_FEW 64u
 
 struct cuda_mirror {
@@ -15,17 +15,18 @@ struct cuda_mirror {
 	int ordinal;
 	pid_t pid;
 	uint64_t table_bytes, entries, status_at;
-	uint8_t *table; /* the index's, when it could be pinned */
+	uint8_t *table; /* the index's table, if it could be pinned */
 	cudaStream_t stream;
 	cudaEvent_t end;
 	struct launch_pinned *pinned; /* pinned, for graphs */
 	cudaGraphExec_t few, full;
-	struct launch_change *many;   /* pinned, for more than the pinned memory holds */
+	struct launch_change *many;   /* pinned, for more changes than the pinned memory holds */
 	struct mirror_status *status; /* pinned, CUDA_CHUNK bytes */
-	uint64_t *chunks;             /* scratch: a bit for each */
-	struct mirror_status shown;   /* by the last flush, or the upload */
-	bool scattered;               /* the flush under way, or the last one */
-	bool flushing, by_graph;      /* under way; it ends with pinned->done = ticket */
+	uint64_t *chunks;             /* scratch: a bit for each chunk */
+	struct mirror_status shown;   /* shown by the last flush, or the upload */
+	bool scattered;               /* of the flush under way, or of the last one */
+	/* it is under way; by_graph: it ends with pinned->done = ticket */
+	bool flushing, by_graph;
 	uint64_t began_ns, chunks_until_ns;
 };
 

@@ -18,7 +18,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* They do not change while a process lives, and are not cheap to ask for. */
+/* UUIDs do not change while a process lives, and asking for them is not cheap. */
 int cuda_uuid(int ordinal, uint8_t ret[16])
 {
 	static uint8_t known[MAX_DEVICES][16];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_peer.c - a peer's lookups in the memory of a GPU.
  *
- * Kernels get the address of a word in device memory of this process, never a mirror: the word
- * names a view, the view the mirror (launch.h).  So a captured graph finds each later mirror,
- * too. A view never changes while kernels may read it: it belongs to its import, which is
- * released when nothing of this process can be looking at it any more (bytes/mirror/view.c).
+ * Kernels never get the address of a mirror, but that of a word in device memory of this process.
+ * The word names a view, and the view names the mirror (launch.h).  So a captured graph finds each
+ * later mirror, too.  A view never changes while kernels may read it.  It belongs to its import,
+ * which is released when no work of this process can read it any more (bytes/mirror/view.c).
  *
- * Counters are in device memory as well.  The kernel that ends a section copies them, as
- * totals, to the section's place in pinned memory before it raises the ticket: a thread that sees
- * the section ended finds the totals there, and adds the new part.
+ * Counters are in device memory as well.  The kernel that ends a section copies the totals to the
+ * section's place in pinned memory before it raises the ticket.  So a thread that sees the end of
+ * the section finds the totals there, and adds the new part.
  * Tests: t/bytes/cuda-worker-dies.t t/bytes/cuda-graph.t t/bytes/cuda-peer.t t/bytes/device-sections.t
  *   t/bytes/cuda-workers.t */
 #include "config.h"
@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VIEWS 64 /* imports that one device of a handle may have */
+#define VIEWS 64 /* the most imports that one device of a handle may have */
 
 struct there { /* in device memory of this process */
 	struct mirror_view *word;
@@ -38,15 +38,15 @@ struct there { /* in device memory of this process */
 struct cuda_dev {
 	int ordinal;
 	pid_t pid;
-	uint32_t users; /* who opened it, and imports with a view of it */
+	uint32_t users; /* the opener, and imports with a view of it */
 	pthread_mutex_t lock;
 	struct there *there;
-	uint64_t views;                      /* in use */
-	cudaStream_t stream;                 /* to store views and the word */
-	void *pinned;                        /* the page of sections, as the host sees it ... */
-	uint8_t *sections;                   /* ... and as the device does */
+	uint64_t views;                      /* the views that are in use */
+	cudaStream_t stream;                 /* the stream that stores views and the word */
+	void *pinned;                        /* the page of sections, at the host's address ... */
+	uint8_t *sections;                   /* ... and at the device's */
 	uint64_t (*totals)[DEVICE_COUNTERS]; /* pinned; by section; written by the device */
-	struct mirror_view *named;           /* what the word says */
+	struct mirror_view *named;           /* the view that the word names */
 	struct cuda_query *query;            /* for questions of the host */
 	uint64_t counted[DEVICE_COUNTERS];
 };
@@ -56,7 +56,7 @@ struct cuda_import {
 	int ordinal;
 	pid_t pid;
 	struct mirror_view view;
-	struct cuda_dev *dev; /* has its view, at ... */
+	struct cuda_dev *dev; /* the device that has its view, at ... */
 	uint32_t slot;
 };
 
@@ -108,7 +108,8 @@ static void cuda_dev_put(struct cuda_dev *d)
 	pthread_mutex_unlock(&d->lock);
 	if (!last)
 		return;
-	if (d->pid == getpid()) { /* these know their device by themselves */
+	/* these calls know their device, even if it could not be entered */
+	if (d->pid == getpid()) {
 		entered = cuda_enter(&scope, d->ordinal) == 0;
 		cuda_query_free(d->query);
 		if (d->stream)
@@ -171,7 +172,7 @@ static cudaError_t make_dev_parts(struct cuda_dev *d)
 	return e;
 }
 
-/* The peer's sections are one page of the control segment. */
+/* The peer's sections are in one page of the control segment. */
 static int pin_sections(struct cuda_dev *d, const struct segment *s, uint32_t peer)
 {
 	void *page = seg_section(s, peer, 0);
@@ -236,8 +237,8 @@ static bool take_slot(struct cuda_dev *d, struct cuda_import *im)
 	return free_one;
 }
 
-/* When it fails the word is what it was, since the caller lets the new view go; or the context
- * is lost, and nothing reads the word any more. */
+/* If it fails, the word has its old value, since the caller frees the new view; or the context is
+ * lost, and nothing reads the word any more. */
 static cudaError_t store_word(struct cuda_dev *d, struct mirror_view *view)
 {
 	cudaError_t e = CUDA(cudaMemcpyAsync(&d->there->word, &view, sizeof(view),
@@ -255,8 +256,8 @@ static cudaError_t store_word(struct cuda_dev *d, struct mirror_view *view)
 	return e;
 }
 
-/* Under the lock of the thread that replaces imports.  The word is one store of 8 bytes, behind
- * the view that it names. */
+/* Under the lock of the thread that replaces imports.  The word is one store of 8 bytes, after the
+ * view that it names. */
 int cuda_adopt(void *dev, void *import)
 {
 	struct cuda_dev *d = dev;
@@ -282,7 +283,7 @@ int cuda_adopt(void *dev, void *import)
 
 /* ---- launches ---- */
 
-/* A kernel that faults takes the process's context with it: look first. */
+/* A kernel that faults takes the process's context with it, so the pointer is checked first. */
 static int check_pointer(const struct cuda_dev *d, const void *p, uint64_t align, const char *what)
 {
 	struct cudaPointerAttributes a;
@@ -301,13 +302,14 @@ static int check_pointer(const struct cuda_dev *d, const void *p, uint64_t align
 	return 0;
 }
 
-/* Launches may be part of a capture: only the current context is switched. */
+/* Launches may be part of a capture, so only the current context is switched. */
 static int use(const struct cuda_dev *d, cudaStream_t stream, CUcontext *ret_before)
 {
 	cudaError_t e;
 	int err;
 
-	cudaGetLastError(); /* an earlier error of other calls is no error of a launch */
+	/* it clears an earlier error of other calls, which is no error of a launch */
+	cudaGetLastError();
 	err = cuda_switch(d->ordinal, ret_before);
 	if (err)
 		return err;
@@ -326,7 +328,7 @@ static int end_use(const struct cuda_dev *d UNUSED, CUcontext before, cudaError_
 	return err;
 }
 
-/* Nothing runs there any more, nor ever will. */
+/* True: nothing runs there any more, and nothing ever will. */
 bool cuda_lost(void *dev)
 {
 	struct cuda_dev *d = dev;
@@ -379,7 +381,8 @@ int cuda_match(void *dev, const struct dev_view *view UNUSED, uint32_t spaces, c
 						      blocks, d->there->counters, stream)));
 }
 
-/* The counters first, then the ticket: a thread that sees the ticket finds the counters. */
+/* The counters are stored before the ticket, so a thread that sees the ticket finds the
+ * counters. */
 int cuda_signal(void *dev, uint64_t *done, uint64_t ticket, void *stream)
 {
 	struct cuda_dev *d = dev;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_pin.c - host memory that copies of GPUs read and write: registered once in this process.
  *
- * A registration is of all GPUs of the process, whichever is current while it is made.  It is
- * made with a device that this process uses already, so that no other device gets a context for
- * it.
+ * A registration is for all GPUs of the process, whichever is current while it is made.  It is
+ * made with a device that this process uses already, so that no other device gets a context.
  *
- * The list's lock is free while the driver works, up to a tenth of a second a GiB: others pin
- * other memory meanwhile.  When two threads pin the same memory at once, the driver refuses one of
- * them, and finds the memory registered for it.
+ * The list's lock is free while the driver works, up to a tenth of a second a GiB, so other
+ * threads pin other memory meanwhile.  If two threads pin the same memory at once, the driver
+ * refuses one of them, which then finds the memory registered.
  * Tests: t/bytes/bytes-device.t */
 #include "config.h"
 
@@ -27,8 +26,8 @@ static struct range {
 	struct range *next;
 	uint8_t *base;
 	uint64_t bytes;
-	pid_t pid; /* a forked child has none of it */
-	bool ours; /* false: somebody else had registered it */
+	pid_t pid; /* a forked child has no registrations */
+	bool ours; /* false: other code had registered it before */
 } * ranges;
 
 static struct range **find(const void *base)
@@ -40,7 +39,8 @@ static struct range **find(const void *base)
 	return at;
 }
 
-/* The thread's own GPU, if it has a context; else the first that has one; else the first. */
+/* The thread's own GPU, if it has a context; else the first GPU that has one; else the first
+ * GPU. */
 static int choose(void)
 {
 	CUresult (*state)(CUdevice device, unsigned int *flags, int *active);
@@ -106,7 +106,7 @@ static void keep(struct range *r)
 
 	pthread_mutex_lock(&lock);
 	there = *find(r->base);
-	if (there) { /* by another thread at the same time */
+	if (there) { /* another thread has registered it at the same time */
 		there->ours |= r->ours;
 		free(r);
 	} else {

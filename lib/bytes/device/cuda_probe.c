@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_probe.c - how far apart may rows be?  CUDA says 2 GiB; several GPUs and drivers copy rows
- * that are farther apart correctly, and layers of a large pool are.  So it is tried once, and the
- * bytes are compared.
+/* cuda_probe.c - how far apart may rows be?  CUDA says 2 GiB.  But several GPUs and drivers copy
+ * rows that are farther apart correctly, and the layers of a large pool are.  So this file tries
+ * it once, and compares the bytes.
  *
- * The memory for it is mostly address space.  Three rows lie in pages of their own, a pitch apart;
- * every other address that a pitch that was cut to 32 bits, with or without its sign, could lead
- * to is mapped as well, to one page over and over.  So a wrong copy reads or writes wrong bytes
- * and never faults: a fault would take the process's context with it.
+ * The memory for it is mostly address space.  Three rows lie in pages of their own, a pitch
+ * apart.  A driver may cut a pitch to 32 bits, with or without its sign.  Every other address to
+ * which a cut pitch could lead is mapped as well, to one page over and over.  So a wrong copy
+ * reads or writes wrong bytes and never faults: a fault would take the process's context with it.
  * Tests: t/bytes/bytes-device.t */
 #include "config.h"
 
@@ -18,10 +18,10 @@
 #define GIB   ((uint64_t)1 << 30)
 #define ROWS  3
 #define WIDTH 4096u
-#define FILL  (16ull << 20) /* of the page that is everywhere else */
+#define FILL  (16ull << 20) /* bytes of the page that is mapped everywhere else */
 #define BELOW (6 * GIB)     /* a pitch with a sign goes down by 2 GiB a row */
 
-/* Beyond 2^31, 2^32, 2^33 and 2^34, and none a power of two. */
+/* Pitches beyond 2^31, 2^32, 2^33 and 2^34, none of them a power of two. */
 static const uint64_t pitches[] = { 2 * GIB + FILL, 4 * GIB + FILL, 8 * GIB + 3 * FILL,
 				    16 * GIB + 5 * FILL };
 
@@ -42,7 +42,7 @@ struct cuda_probe {
 	int ordinal;
 	cudaStream_t stream;
 	uint64_t pitch, bytes, mapped;
-	CUdeviceptr at, row; /* of the space, and of the first row */
+	CUdeviceptr at, row; /* addresses of the space, and of the first row */
 	CUmemGenericAllocationHandle fill, own[ROWS];
 	bool have_fill;
 	int have_own;
@@ -86,7 +86,7 @@ static bool create(struct cuda_probe *p, CUmemGenericAllocationHandle *ret)
 	return p->call.create(ret, FILL, &prop, 0) == CUDA_SUCCESS;
 }
 
-/* Chunk by chunk: `mapped` says how far it got, whatever happens. */
+/* Map it chunk by chunk.  `mapped` has the mapped bytes, after an error as well. */
 static bool map_all(struct cuda_probe *p)
 {
 	CUmemGenericAllocationHandle h;

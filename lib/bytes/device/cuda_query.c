@@ -2,10 +2,10 @@
 /* cuda_query.c - questions of the host, answered by a GPU.
  *
  * Keys go through pinned memory, which the kernel reads by itself: for thousands of keys that
- * is faster than a copy and a launch.  Small questions are graphs, captured once, of a few sizes;
- * the rest up to the size is filled with zero keys, which are never found.  A search in sequences
- * reads few keys, unless the blocks are wanted: then all keys are copied over first.  Buffers
- * grow to the largest question and stay.
+ * is faster than a copy and a launch.  A small question is a graph, captured once for each of a
+ * few sizes.  It is filled up to the size with zero keys, which are never found.  A search in
+ * sequences reads few keys, unless the blocks are wanted, too: then all keys are copied over
+ * first.  Buffers grow to the largest question and stay.
  * Tests: t/bytes/ask-device.t */
 #include "config.h"
 
@@ -29,7 +29,7 @@ struct cuda_query {
 	uint32_t *start, *len; /* pinned: seq_room */
 	uint64_t (*d_keys)[2]; /* device: room */
 	gpc_block *d_blocks;
-	cudaGraphExec_t graph[SIZES]; /* for these spaces, with these buffers */
+	cudaGraphExec_t graph[SIZES]; /* for these spaces and these buffers */
 	uint32_t spaces;
 };
 
@@ -163,7 +163,8 @@ static cudaError_t query_keys(struct cuda_query *l, struct mirror_view *const *w
 
 /* ---- sequences ---- */
 
-/* Memory that the caller has pinned is read from where it is; other is copied first. */
+/* The kernel reads memory that the caller has pinned in its place; other memory is copied
+ * first. */
 static const uint64_t (*reach(struct cuda_query *l, const gpc_key *keys, uint32_t n))[2]
 {
 	struct cudaPointerAttributes a;
@@ -237,7 +238,7 @@ int cuda_query_ask(struct cuda_query **query, struct mirror_view *const *word,
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamSynchronize(l->stream));
 	if (e != cudaSuccess)
-		cudaStreamSynchronize(l->stream); /* work that was begun uses the buffers */
+		cudaStreamSynchronize(l->stream); /* work that has begun uses the buffers */
 	if (e != cudaSuccess)
 		return cuda_error(e, "the device has not answered");
 	*ret = (struct device_result){ .blocks = l->blocks, .len = l->len };

@@ -15,12 +15,13 @@
 
 _Static_assert(SUM_BLOCKS == LAUNCH_SUM_SLOTS, "blocks of an image");
 
-/* The way through an image of one layout, in the memory of its device. */
+/* The units of an image of one layout, in the memory of its device. */
 struct cuda_sums {
 	int ordinal;
-	void *memory; /* tables, units, parts of each lane */
+	void *memory; /* tables, units, parts for each lane */
 	uint64_t units_at, parts_at;
-	uint32_t nunits, nblocks, ends, power; /* power: a seed times it is what the seed adds */
+	/* power: a seed times it is the seed's share of the sum */
+	uint32_t nunits, nblocks, ends, power;
 };
 
 /* ---- units ---- */
@@ -30,7 +31,7 @@ static bool fits_vectors(const struct sum_piece *p, uint64_t at)
 	return !(((uintptr_t)p->at + at) % 16) && !(p->slot_stride % 16);
 }
 
-/* The next unit of a piece from `at` on: whole rows of vectors where it has some. */
+/* The next unit of a piece from `at` on; it has whole rows of vectors if there are any. */
 static uint32_t unit_bytes(const struct sum_piece *p, uint64_t at, bool *ret_rows)
 {
 	uint64_t left = MIN(p->bytes - at, (uint64_t)LAUNCH_SUM_UNIT);
@@ -39,7 +40,7 @@ static uint32_t unit_bytes(const struct sum_piece *p, uint64_t at, bool *ret_row
 	return (uint32_t)(*ret_rows ? left - left % LAUNCH_SUM_ROW : left);
 }
 
-/* Into `to`, or only counted; the image's bytes. */
+/* Store the units in `to`, or only count them; returns the image's bytes. */
 static uint64_t cut(const struct sum_piece *pieces, uint32_t n, uint32_t blocks,
 		    struct launch_sum_unit *to, uint32_t *ret_n)
 {
@@ -67,7 +68,7 @@ static uint64_t cut(const struct sum_piece *pieces, uint32_t n, uint32_t blocks,
 	return all;
 }
 
-/* From the last one: what is behind each. */
+/* Go from the last unit to the first, and store the bytes behind each. */
 static void fill_behind(struct launch_sum_unit *unit, uint32_t n)
 {
 	uint32_t behind = crc_power(0);
@@ -215,7 +216,7 @@ static int launch_all(const struct cuda_sums *s, struct launch_sum *l, uint32_t 
 	cudaError_t e = cudaSuccess;
 	uint8_t *trailers = NULL;
 	uint32_t at, i, k, most = MIN(LAUNCH_SUM_ITEMS, LAUNCH_SUM_SLOTS / s->nblocks);
-	/* of one mapping */
+	/* all are of one mapping */
 	int err = n ? address_of(want[0].trailer, "a trailer", (void **)&trailers) : 0;
 
 	if (err)

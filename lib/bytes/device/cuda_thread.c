@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_thread.c - the calling thread's device: taken for a while, and given back as it was; what a
- * stream captures.
+/* cuda_thread.c - the calling thread's device is taken for a while, and given back as it was; and
+ * the captures of streams.
  * Tests: t/bytes/cuda-done-word.t */
 #include "config.h"
 
@@ -8,7 +8,7 @@
 
 #include "index/base/order.h"
 
-/* The driver's own calls: a program need not be linked with it. */
+/* The driver's own calls, found at run time: a program need not be linked with the driver. */
 static struct {
 	CUresult (*get)(CUcontext *context);
 	CUresult (*set)(CUcontext context);
@@ -75,8 +75,8 @@ void cuda_switch_back(CUcontext before)
 		driver.set(before);
 }
 
-/* With the device's context current.  A launch into a stream of another device would run there,
- * and fault. */
+/* With the device's context current.  A launch into a stream of another device would run on this
+ * one, and fault. */
 cudaError_t cuda_check_stream(cudaStream_t stream)
 {
 	CUcontext here, its;
@@ -89,7 +89,7 @@ cudaError_t cuda_check_stream(cudaStream_t stream)
 	return cudaSuccess;
 }
 
-/* The work of this thread is not part of a capture of another one. */
+/* The work of this thread does not become part of another thread's capture. */
 int cuda_enter(struct cuda_scope *s, int ordinal)
 {
 	int err = cuda_switch(ordinal, &s->before);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.c - the drivers, and which of them has a device.
+/* device.c - the drivers, and the driver of each device.
  * Tests: t/bytes/bytes-device.t t/bytes/device.t t/bytes/device-mirrors.t */
 #include "config.h"
 
@@ -37,14 +37,14 @@ static void host_say(const uint8_t uuid[16] UNUSED, char *text, size_t room)
 	snprintf(text, room, "host");
 }
 
-/* ---- CUDA: also where this library is built without it ---- */
+/* ---- CUDA, also if this library is built without it ---- */
 
 static bool is_cuda(const char *device)
 {
 	return !strncmp(device, "cuda:", 5) || !strncmp(device, "GPU-", 4);
 }
 
-/* As the driver writes it: hex digits in groups of 8, 4, 4, 4 and 12; or its beginning. */
+/* A UUID in the driver's form: hex digits in groups of 8, 4, 4, 4 and 12; or its beginning. */
 static bool is_uuid(const char *text)
 {
 	static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
@@ -65,7 +65,8 @@ static bool cuda_form(const char *text)
 	return !strncmp(text, "GPU-", 4) && is_uuid(text + 4);
 }
 
-/* cuda:0 and cuda:00 are one; a number and a UUID may be, which only their driver knows. */
+/* cuda:0 and cuda:00 are one device.  A number and a UUID may be one, but only their driver
+ * knows. */
 static bool cuda_same(const char *a, const char *b)
 {
 	if (!strncmp(a, "cuda:", 5) && !strncmp(b, "cuda:", 5))
@@ -73,8 +74,8 @@ static bool cuda_same(const char *a, const char *b)
 	return !strcmp(a, b);
 }
 
-/* All that no other kind owns: a process maps memory of GPUs that it does not see, so the driver
- * cannot be asked. */
+/* CUDA owns every UUID that no other kind owns.  A process may map memory of GPUs that it does not
+ * see, so the driver cannot be asked. */
 static bool cuda_owns(const uint8_t uuid[16])
 {
 	return !host_owns(uuid);
@@ -95,7 +96,7 @@ static void cuda_say(const uint8_t u[16], char *text, size_t room)
 	.matches = is_cuda, .is_form = cuda_form, .same = cuda_same, .owns = cuda_owns,     \
 	.say = cuda_say
 
-/* A UUID is of the first that owns it, so CUDA is the last one. */
+/* A UUID belongs to the first driver that owns it, so CUDA is the last. */
 static const struct driver drivers[] = {
 	{
 		.name = "host",
@@ -140,7 +141,7 @@ static const struct driver *kind_of(const char *device)
 
 /* ---- lists ---- */
 
-/* By its form, whatever this library is built with. */
+/* It judges by the form, whatever devices this library is built with. */
 static bool is_device(const char *text)
 {
 	const struct driver *d = kind_of(text);
@@ -208,7 +209,7 @@ void device_describe(const char *device, struct shm_mirror *desc)
 	memcpy(desc->device, device, MIN(strlen(device), sizeof(desc->device) - 1));
 }
 
-/* ---- which one ---- */
+/* ---- the driver of a device ---- */
 
 static int give(const struct driver *d, const char *what, const struct driver **ret)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.h - what the two halves of the host device share.
+/* host.h - declarations that the two halves of the host device share.
  *
  *   bytes/device/host.c          the driver's table; launches, and questions of the host
  *   bytes/device/host_mirror.c   the writer's mirror: made, uploaded, flushed
@@ -11,11 +11,11 @@
  *
  *   DIR/gpc.NAME.m<handle>     header  4096 bytes
  *                              table   as in the index, buckets * 64 bytes
- *                              status    128 bytes: changes that it shows, pools, spaces
+ *                              status  128 bytes: the changes that it shows, pools, spaces
  *
- * The file is the mirror's memory: its writer stores there from a thread of the mirror's own, so
- * a flush is as asynchronous as a copy to a GPU, and importers map it read-only.  The handle of
- * the descriptor is the text after the m, the mirror's generation. */
+ * The file is the mirror's memory.  Its writer stores there from a thread of the mirror's own, so
+ * a flush is as asynchronous as a copy to a GPU.  Importers map the file read-only.  The handle of
+ * the descriptor is the text after the m, which is the mirror's generation. */
 #ifndef GPC_DEVICE_HOST_H
 #define GPC_DEVICE_HOST_H
 
@@ -30,7 +30,7 @@ struct host_header {    /* at 0; r: all; immutable after creation */
 };
 _Static_assert(sizeof(struct host_header) == 48, "header of a host mirror");
 
-/* Of the file: hugetlbfs has larger pages than others. */
+/* The bytes of the file, whose pages are larger in a hugetlbfs. */
 static inline uint64_t host_bytes(const struct segment *s)
 {
 	return ROUND_UP(SHM_PAGE + device_table_bytes(s->header.geometry.buckets) +
@@ -49,7 +49,7 @@ static inline struct mirror_status *host_status(uint8_t *base, uint32_t buckets)
 }
 
 #define HOST_PATH 512 /* bytes of a mirror's path */
-/* The handle comes from a segment: -EBADMSG. */
+/* The handle comes from a segment, so it is checked: -EBADMSG. */
 int host_path(const struct segment *s, const uint8_t handle[64], char ret[HOST_PATH]);
 
 /* ---- bytes/device/host_mirror.c ---- */

@@ -2,10 +2,10 @@
 /* host_bytes.c - the host device plays a GPU: its VRAM is shared memory, its copies are jobs of the
  * stream.
  *
- * Memory that it allocates is the images of the pool's own file, which bytes/mapping/map.c maps as it maps
- * RAM.  So here are only the parts that a caller lends: pieces of a file of shared memory,
- * which the handle names by its path and tells from a later file of that name by its inode
- * (host_piece.c finds them).
+ * The memory that it allocates is the images of the pool's own file, which bytes/mapping/map.c
+ * maps as it maps RAM.  So this file only deals with the parts that a caller lends: pieces of a
+ * file of shared memory (host_piece.c finds them).  The handle names that file by its path, and
+ * has its inode, which tells it from a later file of that name.
  * Tests: t/bytes/lent-pages.t t/bytes/maps.t */
 #include "config.h"
 
@@ -39,7 +39,7 @@ uint32_t device_host_map_unit;
 bool device_host_copy_lost;
 void *device_host_captures;
 
-struct handle { /* in shm_part.handle */
+struct handle { /* content of shm_part.handle */
 	uint64_t device, inode;
 	char path[sizeof(((struct host_piece *)0)->path)];
 };
@@ -47,8 +47,8 @@ _Static_assert(sizeof(struct handle) == sizeof(((struct shm_part *)0)->handle), 
 
 /* ---- lent memory, at its lender's ---- */
 
-/* A regular file of shared memory, long enough: 0, or an errno.  Nobody gets another one written to
- * by its name in a forged handle. */
+/* It must be a regular file of shared memory, and long enough: 0, or an errno.  So a forged handle
+ * that names another file makes nobody write to it. */
 static int check_file(int fd, uint64_t at, uint64_t bytes, struct stat *ret)
 {
 	struct statfs fs;
@@ -99,7 +99,7 @@ static int host_lend(const uint8_t uuid[16] UNUSED, void *base, uint64_t bytes,
 	return 0;
 }
 
-/* ---- and at others' ---- */
+/* ---- lent memory, in other processes ---- */
 
 struct mapped {
 	struct mapped *next;
@@ -125,8 +125,8 @@ static void in_parent(void)
 	pthread_mutex_unlock(&mapped.lock);
 }
 
-/* Nothing of it is mapped here (MADV_DONTFORK).  Its memory is not freed: nothing that
- * allocates. */
+/* None of it is mapped here (MADV_DONTFORK).  Its memory is not freed, since that might take a
+ * lock. */
 static void in_child(void)
 {
 	mapped.first = NULL;
@@ -138,14 +138,14 @@ static void watch_fork(void)
 	pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* unit: bytes of a page of that file, which mmap wants offsets and lengths to be multiples of. */
+/* unit: the bytes of a page of that file; mmap wants multiples of it as offsets and lengths. */
 static int map_pages(int fd, struct mapped *m, uint64_t unit)
 {
 	uint64_t from = m->at / unit * unit;
 	void *p;
 
 	m->length = ROUND_UP(m->at + m->bytes - from, unit);
-	fd_hold(); /* no child inherits it, whichever instant it is forked at */
+	fd_hold(); /* no child inherits it, at whatever instant it is forked */
 	p = mmap(NULL, m->length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)from);
 	if (p != MAP_FAILED)
 		madvise(p, m->length, MADV_DONTFORK);
@@ -158,7 +158,7 @@ static int map_pages(int fd, struct mapped *m, uint64_t unit)
 	return 0;
 }
 
-/* The handle comes from a file that any peer can write: its words are checked before they are
+/* The handle comes from a file that any peer can write, so its words are checked before they are
  * used. */
 static int open_part(const struct shm_part *part, struct mapped *m)
 {
@@ -204,8 +204,8 @@ static struct mapped *find_mapped(const struct mapped *like)
 	return m;
 }
 
-/* The same part twice is one mapping.  It is mapped before anybody knows whether it has to be:
- * under the lock nothing is opened, since fork takes both. */
+/* If a part is mapped twice, there is one mapping.  The file is mapped before anybody knows
+ * whether that is needed: nothing is opened under the lock, since fork takes both locks. */
 static int host_map(const uint8_t uuid[16] UNUSED, const struct shm_part *part, void **ret_memory,
 		    void **ret_base)
 {
@@ -268,7 +268,7 @@ static int host_make(const uint8_t uuid[16] UNUSED, uint64_t bytes, struct shm_p
 		       (unsigned long long)bytes);
 }
 
-/* ---- host memory is all there is, and needs no registering ---- */
+/* ---- host memory, the only memory here, needs no registering ---- */
 
 static int host_pin(void *base UNUSED, uint64_t bytes UNUSED)
 {
@@ -314,9 +314,9 @@ static void mark_run(struct stream_job *job)
 {
 	struct mark_job *m = (struct mark_job *)job;
 
-	/* (d) the bytes before done; pairs with the acquire of
-	 * transfer_is_done in bytes/payload/transfer.c.  If we die before it, the transfer never
-	 * ends, and its targets stay reservations. */
+	/* (d) the bytes are stored before done; pairs with the acquire of transfer_is_done in
+	 * bytes/payload/transfer.c.  If we die before it, the transfer never ends, and its targets
+	 * stay reservations. */
 	if (!load_relaxed(&device_host_copy_lost))
 		store_release(m->done, m->value);
 }
@@ -343,7 +343,7 @@ static int host_limits(const uint8_t *to UNUSED, const uint8_t *from UNUSED,
 	return 0;
 }
 
-/* Is this the op that a test wants to have refused? */
+/* Is this the op that a test wants to be refused? */
 static bool shall_fail(void)
 {
 	uint32_t at = load_relaxed(&device_host_copy_fail_at);
@@ -405,7 +405,7 @@ static int host_mark_now(const uint8_t uuid[16], uint64_t *done, uint64_t value)
 	return host_mark(uuid, done, value, NULL);
 }
 
-/* It stands for a GPU, in tests. */
+/* In tests it stands for a GPU. */
 static bool host_is_integrated(const uint8_t uuid[16] UNUSED)
 {
 	return false;

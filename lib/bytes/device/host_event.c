@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host_event.c - events of the host device: a stream waits until another one has got to a place.
  *
- * An event counts its records, and a job of the stream counts them as passed.  A wait covers the
- * records that exist at its begin, and keeps the event until then.
+ * An event counts its records, and jobs of the stream count them as passed.  A wait covers the
+ * records that exist when it begins, and keeps the event until then.
  * Tests: t/bytes/order.t */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 struct host_event {
-	uint32_t users; /* its maker, and jobs */
+	uint32_t users; /* its maker, and jobs with it */
 	uint64_t recorded, passed;
 };
 
@@ -27,7 +27,7 @@ struct event_job {
 	uint64_t number;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all events */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects all events */
 static pthread_cond_t passed = PTHREAD_COND_INITIALIZER;
 static bool ends;
 

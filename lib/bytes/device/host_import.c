@@ -24,7 +24,7 @@ struct host_import {
 	pid_t pid;
 };
 
-/* The handle comes from a segment: digits only, or it could name any file. */
+/* The handle comes from a segment.  Only digits are allowed, or it could name any file. */
 int host_path(const struct segment *s, const uint8_t handle[64], char ret[HOST_PATH])
 {
 	size_t n = strnlen((const char *)handle, 64);
@@ -119,7 +119,7 @@ void host_release(void *import)
 {
 	struct host_import *im = import;
 
-	if (im->pid == getpid()) /* a forked child has something else there */
+	if (im->pid == getpid()) /* a forked child may have something else there */
 		munmap(im->base, im->bytes);
 	free(im);
 }
@@ -153,7 +153,7 @@ int host_read(const struct segment *s, const struct shm_mirror *desc, struct pro
 	fd = open_mirror(s, desc);
 	if (fd < 0)
 		return fd;
-	/* the number first: the entries are at least as new.  Pairs with (b) */
+	/* the number is read first, so the entries are at least as new.  Pairs with (b) */
 	err = read_exactly(fd, ret_sequence, sizeof(*ret_sequence), SHM_PAGE + bytes);
 	if (!err)
 		err = read_exactly(fd, table, bytes, SHM_PAGE);

@@ -2,9 +2,9 @@
 /* host_kernel.c - lookups in a mirror by the CPU, through the same probing as everywhere
  * (kernels/probe.h).
  *
- * The caller's section is open from before the launch until the stream has passed its
- * signal, so a slot that is emptied meanwhile is not filled again: every mixture of old
- * and new words that a load assembles is the entry itself or a miss.
+ * The caller's section is open from before the launch until the stream has passed its signal.  So
+ * a slot that is emptied meanwhile is not filled again, and every mixture of old and new words
+ * that a load assembles is the entry itself or a miss.
  * Tests: t/bytes/device-host.t */
 #include "config.h"
 
@@ -39,7 +39,7 @@ static struct probe_entry load_entry(const struct probe_entry *from)
 {
 	struct probe_entry e;
 
-	/* the block word first: it is stored last, and cleared first */
+	/* the block word is read first: it is stored last, and cleared first */
 	e.w[3] = load_acquire(&from->w[3]);
 	e.w[2] = load_relaxed(&from->w[2]);
 	e.w[1] = load_relaxed(&from->w[1]);
@@ -47,7 +47,7 @@ static struct probe_entry load_entry(const struct probe_entry *from)
 	return e;
 }
 
-/* The key's block in this bucket, or -1; *spills: its flag. */
+/* The key's block in this bucket, or -1.  *spills: the bucket's flag. */
 static gpc_block probe_bucket(const struct dev_view *v, uint32_t bucket, struct probe_key p,
 			      bool *spills)
 {
@@ -172,8 +172,8 @@ static void signal_run(struct stream_job *job)
 	struct signal_job *s = (struct signal_job *)job;
 	uint64_t old;
 
-	/* (G) a full barrier: the loads of all jobs before are over when the ticket
-	 * shows.  Pairs with the acquire of the scan that ends grace periods. */
+	/* (G) a full barrier: the loads of all earlier jobs are over when the ticket shows.  Pairs
+	 * with the acquire of the scan that ends grace periods. */
 	do {
 		old = load_relaxed(s->done);
 	} while (old < s->ticket && !order_cas64(s->done, old, s->ticket));

@@ -5,8 +5,8 @@
 
 #include "bytes/device/device.h"
 
-/* As in struct device_ops; each may only be submitted, and runs later.  dev: the counters
- * (DEVICE_COUNTERS of them) that it adds to, or NULL. */
+/* As in struct device_ops.  Each is only submitted here, and runs later.  dev: its counters
+ * (DEVICE_COUNTERS of them), which it raises; or NULL. */
 int host_kernel_lookup(void *dev, const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
 		       uint32_t n, gpc_block *blocks, void *stream);
 int host_kernel_match(void *dev, const struct dev_view *view, uint32_t spaces, const gpc_key *keys,

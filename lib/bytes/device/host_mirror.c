@@ -28,7 +28,8 @@ struct host_mirror {
 	uint8_t *base;
 	uint64_t bytes, entries;
 	uint32_t buckets;
-	pid_t pid;             /* a forked child has no mapping, and the file is its parent's */
+	/* a forked child has no mapping, and the file belongs to its parent */
+	pid_t pid;
 	struct worker flusher; /* the lock protects the following fields */
 	bool busy;
 	uint64_t due;
@@ -41,8 +42,8 @@ struct host_mirror {
 
 /* ---- flushing ---- */
 
-/* The slot holds this entry, another one or none; readers see that, the new one, or a
- * miss: the block word is gone before the key changes, and comes back after it. */
+/* The slot holds this entry, another one or none.  Readers see the old entry, the new one, or a
+ * miss: the block word is cleared before the key changes, and stored after it. */
 static void store_entry(struct probe_entry *to, const struct probe_entry *e)
 {
 	if ((to->w[0] ^ e->w[0]) | (to->w[1] ^ e->w[1]) | ((to->w[2] ^ e->w[2]) & PROBE_KEY2) ||
@@ -61,7 +62,7 @@ static void store_status(struct mirror_status *to, const struct mirror_status *s
 	store_relaxed(&to->ram_pools[0], status->ram_pools[0]);
 	store_relaxed(&to->ram_pools[1], status->ram_pools[1]);
 	store_relaxed(&to->spaces, status->spaces);
-	/* (b) the entries stand before the number that covers them */
+	/* (b) the entries are stored before the number that covers them */
 	store_release(&to->sequence, status->sequence);
 }
 
@@ -156,7 +157,7 @@ int host_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
 
 /* ---- the file ---- */
 
-/* As open to others as the index is. */
+/* Open the file to others as the index is open. */
 static int like_index(const struct segment *s, int fd)
 {
 	char path[512];
@@ -175,7 +176,7 @@ static int make_mirror_file(const struct segment *s, struct host_mirror *m)
 {
 	int fd, err;
 
-	unlink(m->path); /* this generation is ours: a leftover of this name */
+	unlink(m->path); /* this generation is ours, so a file of this name is a leftover */
 	fd = fd_open(m->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_sys(0, "%s: cannot be created", m->path);

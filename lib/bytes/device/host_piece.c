@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_piece.c - the file that a range of memory is of, by /proc/self/maps.
+/* host_piece.c - finds the file of a range of memory, by /proc/self/maps.
  * Tests: t/bytes/lent-pages.t */
 #include "config.h"
 
@@ -49,7 +49,7 @@ int host_not_lent(const void *base, uint64_t bytes, const char *why)
 		       base, (unsigned long long)bytes, why);
 }
 
-/* Goes on where the piece so far ended: NULL, or why it does not. */
+/* Does the line continue the piece?  NULL: it does; else the reason why it does not. */
 static const char *line_join(const struct line *l, uint64_t from, uint64_t at, struct host_piece *p)
 {
 	if (l->from > at)
@@ -72,7 +72,7 @@ static const char *line_join(const struct line *l, uint64_t from, uint64_t at, s
 	return NULL;
 }
 
-/* A range may be in several mappings, neighbours in one file. */
+/* A range may be in several mappings, which must be neighbours in one file. */
 int host_find_piece(void *base, uint64_t bytes, struct host_piece *ret)
 {
 	uint64_t from = (uintptr_t)base, at = from, end = from + bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_piece.h - the file that a range of memory is of. */
+/* host_piece.h - finds the file of a range of memory. */
 #ifndef GPC_DEVICE_HOST_PIECE_H
 #define GPC_DEVICE_HOST_PIECE_H
 
@@ -10,8 +10,8 @@ struct host_piece { /* of a file, mapped */
 	char path[216];
 };
 
-/* 0, or the sentence of host_not_lent(): the range is no shared, writable mapping of one piece of
- * one file. */
+/* 0, or the sentence of host_not_lent(): the range must be a shared, writable mapping of one piece
+ * of one file. */
 int host_find_piece(void *base, uint64_t bytes, struct host_piece *ret);
 int host_not_lent(const void *base, uint64_t bytes, const char *why);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_stream.c - threads that do jobs in order, so that the host device is as
- * asynchronous as a GPU: work is given to a stream, the call returns, and the end of a
- * section around it comes later.
+/* host_stream.c - threads that do jobs in order, so that the host device is as asynchronous as a
+ * GPU: work is given to a stream, the call returns, and the end of a section around it comes
+ * later.
  *
- * There is one for the process, whatever stream a caller names, but those that a test has opened:
- * one satisfies every order that streams promise, and no test can come to rely on more than a real
- * device gives; with more, a test sees whether somebody relies on it.
+ * The process has one stream, whatever stream a caller names, except for those that a test has
+ * opened.  One stream satisfies every order that streams promise.  But code could come to rely on
+ * more order than a real device gives; with more streams a test sees that.
  *
- * A forked child starts without jobs and without threads; its first job makes a new
- * one.  The jobs of its parent are the parent's.
+ * A forked child starts without jobs and without threads; its first job makes a new thread.  The
+ * jobs of its parent stay the parent's.
  * Tests: t/bytes/device-host.t */
 #include "config.h"
 
@@ -25,7 +25,7 @@
 struct host_stream {
 	struct worker worker; /* the lock protects the following fields */
 	struct stream_job *first, *last;
-	uint64_t due, submitted, completed; /* due: of the first job, 0: not known yet */
+	uint64_t due, submitted, completed; /* due: the time of the first job; 0: not known yet */
 	bool open;
 };
 
@@ -64,7 +64,7 @@ static void drop_jobs(struct host_stream *s)
 	}
 }
 
-/* The jobs of a forked child's parent are the parent's. */
+/* The jobs belong to the parent of a forked child. */
 static void forget(struct worker *w)
 {
 	struct host_stream *s = w->arg;
@@ -135,7 +135,7 @@ int stream_submit(struct stream_job *job)
 	return stream_submit_to(NULL, job);
 }
 
-/* Have all jobs been done that were there? */
+/* Have all jobs been done that were there at the call? */
 static bool wait_for(struct host_stream *s, int timeout_ms, uint64_t until)
 {
 	uint64_t upto;
@@ -158,7 +158,7 @@ int stream_wait(int timeout_ms)
 	return err_set(timeout_ms ? ETIMEDOUT : EAGAIN, "the stream still works");
 }
 
-/* ---- those of tests ---- */
+/* ---- streams of tests ---- */
 
 void *host_stream_open(void)
 {
@@ -196,8 +196,8 @@ void host_stream_close(void *stream)
 	store_relaxed(&s->open, false);
 }
 
-/* At exit, and when the library is unloaded: the threads' code goes away.  A stream that waits
- * for an event of another one is woken first. */
+/* At exit, and when the library is unloaded, since the threads' code goes then.  A stream that
+ * waits for an event of another stream is woken first. */
 __attribute__((destructor)) static void stream_end(void)
 {
 	uint32_t i;

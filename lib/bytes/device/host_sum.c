@@ -51,7 +51,8 @@ void host_sum_store(struct shm_trailer *t, const struct sum_want *w, uint32_t cr
 	t->seed = w->seed;
 	t->flags = 0;
 	t->word = w->word;
-	store_release(&t->life, w->life); /* last: of shm_trailer; nobody reads it before done */
+	/* stored last in shm_trailer; nobody reads it before done */
+	store_release(&t->life, w->life);
 }
 
 bool host_sum_is_of(const struct shm_trailer *t, const struct sum_want *w)

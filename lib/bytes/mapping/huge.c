@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* huge.c - the share of a pool's RAM in huge pages: asked of the kernel, as this process would
- * see it mapped.
+/* huge.c - the part of a pool's RAM that lies in huge pages: the kernel is asked how this process
+ * would see it mapped.
  *
- * The images are mapped once more, one page of each 2 MiB is made present, which maps a huge page
- * as a whole, and smaps tells how much that was.  MADV_POPULATE_READ answers an error where a load
- * would raise a signal, so a file that somebody cuts does no harm.
+ * The images are mapped once more, and one page of each 2 MiB is made present, which maps a huge
+ * page as a whole.  Then smaps says how much that was.  MADV_POPULATE_READ returns an error where
+ * a load would raise a signal, so a file that somebody cuts does no harm.
  * Tests: t/bytes/pool-make.t */
 #include "config.h"
 
@@ -23,7 +23,7 @@
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
 #ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* Linux 5.14; before it there is no answer */
+#define MADV_POPULATE_READ 22 /* Linux 5.14; older kernels give no answer */
 #endif
 
 static bool make_present(uint8_t *base, uint64_t bytes)
@@ -46,7 +46,7 @@ static uint64_t field_of(const char *line, const char *name)
 	return kib << 10;
 }
 
-/* Sum of the huge pages mapped between the two addresses. */
+/* The sum of the huge pages that are mapped between the two addresses. */
 static uint64_t read_smaps(FILE *f, uintptr_t from, uintptr_t to)
 {
 	uintptr_t low, high;
@@ -81,7 +81,7 @@ static uint64_t look(const struct memory *m, uint8_t *base)
 	return MIN(sum, m->images_bytes);
 }
 
-/* In a file of its own, which is in a hugetlbfs, there are no others. */
+/* If the images have a file of their own, it is in a hugetlbfs, and all its pages are huge. */
 uint64_t huge_bytes(const struct segment *s, const struct memory *m)
 {
 	uint8_t *base;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lend.c - parts of the caller's own for a pool that was made without; and what the memory of a
- * pool is, for anybody.
+/* lend.c - parts of the caller's own memory, for a pool that was made without memory; and the
+ * description of a pool's memory, for any process.
  * Tests: t/bytes/pool-lend.t t/bytes/short-record.t t/bytes/adopted.t t/bytes/lent-pages.t */
 #include "config.h"
 
@@ -21,7 +21,7 @@ static int no_memory(const gpc *c, int pool)
 	return err_set(ENOENT, "pool is %d: that pool of %s has no memory", pool, c->seg.name);
 }
 
-/* The pool's description and its file, which is to be closed. */
+/* Get the pool's description, and open its file, which the caller closes. */
 static int open_memory(gpc *c, int pool, struct shm_pool *ret, struct memory *m)
 {
 	int err = refuse_pool_number(c, "pool", pool);
@@ -165,7 +165,8 @@ static void tell_memory(gpc *c, int pool, const struct memory *m, struct gpc_poo
 	memcpy(out.device, m->device, sizeof(out.device));
 	tell_parts(m, &out);
 	tell_file(m, &out);
-	/* 5 ms a GiB: who maps the memory has a record that ends before */
+	/* It takes 5 ms a GiB: a caller that only wants to map the memory passes a shorter
+	 * struct. */
 	if (m->kind == GPC_RAM && ret->size > offsetof(struct gpc_pool_memory, huge_bytes))
 		out.huge_bytes = huge_bytes(&c->seg, m);
 	if (!c->readonly) {

@@ -1,32 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* make.c - memory is made first, then a command names it to the writer: a process that finds the
- * pool finds complete memory.
+/* make.c - memory is made first, then a command names it to the writer.  So a process that finds
+ * the pool finds complete memory.
  *
  *   the maker ...                      the command      the file
  *   ---------------------------------  ---------------  -----------------------------------------
- *   dies before the command            none             garbage, swept when its seat is reaped
- *   is told the number                 carried out      the pool's: MEMORY_LOCK_MADE is dropped
- *   is told an error                   refused          removed here
- *   is told another pool's number      GPC_POOL_ONCE    removed here: nobody names it
- *   could not send it                  none             removed here
- *   gives up (-ETIMEDOUT, -ENOTCONN,   under way        locked still: nobody sweeps it, whoever runs
- *   -EAGAIN)                                            the command; c->making keeps it.  A later call
- *                                                       that sees the answer goes on as above
- *   ... and closes the handle          never run: the   garbage without a pool, which gpc_close sweeps;
- *                                      seat is left     else the pool's
- *   ... and dies                       dropped with     the same, swept when its seat is reaped
+ *   dies before the command            none             is garbage, swept when its seat is reaped
+ *   gets the number                    carried out      is the pool's: MEMORY_LOCK_MADE is dropped
+ *   gets an error                      refused          is removed here
+ *   gets another pool's number         GPC_POOL_ONCE    is removed here: nobody names it
+ *   could not send it                  none             is removed here
+ *   gives up (-ETIMEDOUT, -ENOTCONN,   under way        is still locked: nobody sweeps it, whoever
+ *   -EAGAIN)                                            runs the command.  c->making keeps it, and a
+ *                                                       later call that sees the answer goes on as
+ *                                                       above
+ *   ... and closes the handle          never run: the   is garbage without a pool, and gpc_close
+ *                                      seat is left     sweeps it; else it is the pool's
+ *   ... and dies                       dropped with     is the same, swept when its seat is reaped
  *                                      its seat
- *   dies while its command is run      carried out      the writer sees it behind READY: the pool goes
- *                                                       again (index/writer/pool_memory.c)
+ *   dies while its command is run      carried out      the writer sees its death behind READY: the
+ *                                                       pool goes again
+ *                                                       (index/writer/pool_memory.c)
  *
- *   its writer dies ...                the next one
+ *   its writer dies ...                the next writer
  *   ---------------------------------  ----------------------------------------------------------
- *   before READY                       runs the command: nobody swept the file, which is locked
- *   between READY and the live bit     ends that pool, which is FREE before the command runs again: the
- *                                      new pool names the same memory, and the file is locked still
+ *   before READY                       runs the command: nobody has swept the file, which is locked
+ *   between READY and the live bit     ends that pool, which is FREE before the command runs again;
+ *                                      the new pool names the same memory, whose file is still
+ *                                      locked
  *   before the answer                  finds the pool by its maker's command
  *
- * The maker of VRAM has it in its maps from then on, with MEMORY_LOCK_USED, until the pool has
+ * From then on the maker of VRAM has it in its maps, with MEMORY_LOCK_USED, until the pool has
  * gone.
  * Tests: t/bytes/memory-waits.t t/bytes/once-threads.t t/bytes/pool-late.t t/bytes/pool-make.t
  *   t/bytes/adopted.t t/bytes/memory-dies.t */
@@ -44,8 +47,8 @@
 #include "index/segment/once.h"
 #include "index/segment/peek.h"
 
-#define LOOK_NS (5 * NS_PER_MS)    /* between looks for memory of the dead */
-#define SAY_NS  (1000 * NS_PER_MS) /* of waiting for it, before a line in the log */
+#define LOOK_NS (5 * NS_PER_MS)    /* the time between looks for memory of dead processes */
+#define SAY_NS  (1000 * NS_PER_MS) /* the time of waiting for it, before a line in the log */
 
 /* ---- the bytes ---- */
 
@@ -60,13 +63,13 @@ static bool is_dead_pool(const gpc *c, uint32_t pool, const uint8_t uuid[16])
 	       !segment_peer_alive(&c->seg, (uint32_t)p.owner);
 }
 
-/* As long as importers have memory of a dead process mapped, the GPU has it allocated: the number
- * of such memory, or 0. */
+/* The GPU keeps memory of a dead process allocated as long as importers have it mapped.  Returns
+ * the number of such memory, or 0. */
 static uint64_t find_in_use(gpc *c, const uint8_t uuid[16])
 {
 	uint32_t i;
 
-	map_sweep(c); /* it may be this process that has it */
+	map_sweep(c); /* this process itself may have it mapped */
 	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
 		if (is_dead_pool(c, i, uuid))
 			return load_relaxed(&seg_pool(&c->seg, i)->memory);
@@ -98,7 +101,7 @@ static int wait_unused(gpc *c, const struct memory *m, uint64_t deadline)
 
 	while ((used = find_in_use(c, m->uuid)) != 0) {
 		mine = map_find_stale(c, m->uuid);
-		if (mine >= 0) /* it would wait for itself */
+		if (mine >= 0) /* this process would wait for itself */
 			return err_set(ESTALE,
 				       "this process has memory of the former pool %d of %s "
 				       "mapped: call gpc_pool_unmap first",
@@ -126,7 +129,7 @@ static int make_on_device(struct making *mk)
 	return err < 0 ? err : memory_store_part(&mk->memory, 0, &part);
 }
 
-/* Back to before the call.  No pool names the file, and it is locked by us. */
+/* Undo the making.  No pool names the file, and we have it locked. */
 static void discard(gpc *c, struct making *mk)
 {
 	if (mk->allocation)
@@ -138,7 +141,7 @@ static void discard(gpc *c, struct making *mk)
 	free(mk);
 }
 
-/* The timeout bounds waits for other processes, and not the making itself. */
+/* The timeout bounds waits for other processes, but not the making itself. */
 static int make_bytes(gpc *c, struct making *mk, uint64_t *deadline)
 {
 	struct memory *m = &mk->memory;
@@ -159,7 +162,7 @@ static int make_bytes(gpc *c, struct making *mk, uint64_t *deadline)
 	return err;
 }
 
-/* ---- the pool is there ---- */
+/* ---- the pool exists ---- */
 
 static int adopt(gpc *c, uint32_t pool, struct making *mk)
 {
@@ -177,13 +180,13 @@ static int adopt(gpc *c, uint32_t pool, struct making *mk)
 	return err;
 }
 
-/* RAM is its file; VRAM lives as long as its maker has it.  A pool whose VRAM cannot be kept is
+/* RAM is its file; VRAM lives as long as its maker has it.  If VRAM cannot be kept, its pool is
  * removed again, and a sweep takes its file when we have closed it. */
 static int finish(gpc *c, uint32_t pool, struct making *mk)
 {
 	int err;
 
-	/* a pool names it; and once it is in the maps, another thread may close its descriptor */
+	/* a pool names it; once it is in the maps, another thread may close its descriptor */
 	memory_made(&mk->memory);
 	err = mk->memory.kind == GPC_VRAM ? adopt(c, pool, mk) : 0;
 	if (err < 0) {
@@ -233,7 +236,7 @@ static void settle(gpc *c)
 	pool_answered(c);
 	if (is_there(c, answer, mk))
 		finish(c, (uint32_t)answer, mk);
-	else /* refused, or the pool has gone again */
+	else /* it was refused, or the pool has gone again */
 		discard(c, mk);
 }
 
@@ -267,21 +270,21 @@ void make_abandon(gpc *c)
 
 /* ---- the call ---- */
 
-/* The pool's number, and *mk is finished; or an error, and *mk is discarded or kept. */
+/* Returns the pool's number, and *mk is finished; or an error, and *mk is discarded or kept. */
 static int add(gpc *c, struct making *mk, uint64_t deadline)
 {
 	bool pending = false;
 	int n = pool_enter(c, deadline), err;
 
 	if (n == 0) {
-		settle(c); /* one is under way at a time */
+		settle(c); /* only one is under way at a time */
 		n = pool_send(c, &mk->request, deadline, &pending);
 		if (pending)
 			store_relaxed(&c->making, mk);
 		pool_leave(c);
 	}
 	if (n >= 0 && (mk->request.flags & GPC_POOL_ONCE) && !is_there(c, n, mk)) {
-		discard(c, mk); /* another process was first, or it has gone again */
+		discard(c, mk); /* another process was first, or the pool has gone again */
 	} else if (n >= 0) {
 		err = finish(c, (uint32_t)n, mk);
 		n = err < 0 ? err : n;
@@ -293,17 +296,18 @@ static int add(gpc *c, struct making *mk, uint64_t deadline)
 
 /* ---- GPC_POOL_ONCE ----
  *
- * Whoever makes such a pool has c->once_lock and LOCK_ONCE, so that two do not need memory for two:
- * the first among the threads of a handle, whose descriptor is one and whose locks are one, too; the
- * second among handles.  It is a courtesy: the writer has the last word, and who dies drops it.
+ * A thread that makes such a pool has c->once_lock and LOCK_ONCE, so that two of them do not need
+ * memory for two pools.  once_lock decides among the threads of a handle, which share one
+ * descriptor and so its locks.  LOCK_ONCE decides among handles.  Both only save work: the writer
+ * decides in the end, and a process that dies drops its lock.
  *
- *   once_lock  LOCK_ONCE  who looks
+ *   once_lock  LOCK_ONCE  the thread
  *   ---------  ---------  -------------------------------------------------------------------------
- *   other's    -          leaves both alone: LOCK_ONCE may be that thread's
+ *   other's    -          leaves both alone, since LOCK_ONCE may be the other thread's
  *   ours       other's    gives once_lock back, so that a thread may find its pool meanwhile
- *   ours       ours       makes the pool, or finds it and gives both back, LOCK_ONCE first */
+ *   ours       ours       makes the pool; or finds it and gives both back, LOCK_ONCE first */
 
-/* The earlier commands of this handle are answered first: one may have added that pool. */
+/* The earlier commands of this handle are answered first, since one may have added that pool. */
 static int once_turn(gpc *c, uint64_t deadline)
 {
 	int err = pool_enter(c, deadline);
@@ -315,7 +319,7 @@ static int once_turn(gpc *c, uint64_t deadline)
 	return err;
 }
 
-/* 0, -EAGAIN, or -errno where there are no locks: then only once_lock is ours. */
+/* 0; -EAGAIN; or -errno if there are no locks, and then only once_lock is ours. */
 static int once_lock(gpc *c)
 {
 	int err;
@@ -328,15 +332,15 @@ static int once_lock(gpc *c)
 	return err;
 }
 
-/* A lock of the file that another handle has is not dropped by this. */
+/* A lock of the file that another handle has stays. */
 static void once_unlock(gpc *c)
 {
 	lock_drop(c->seg.lock_fd, LOCK_ONCE);
 	pthread_mutex_unlock(&c->once_lock);
 }
 
-/* The pool's number; -ENOENT: there is none, and once_unlock() is due; or another error, as
- * once_find(). */
+/* The pool's number.  -ENOENT: there is none, and the caller ends with once_unlock().  Or another
+ * error, as once_find() says. */
 static int once_enter(gpc *c, const struct shm_pool *rq, uint64_t deadline)
 {
 	int locked, n = once_turn(c, deadline);

@@ -90,7 +90,7 @@ static int check_fields(const struct gpc_pool *p, const struct gpc_memory *m)
 
 /* ---- layout ---- */
 
-/* Each part has a piece: a pool waits until all parts are lent. */
+/* Each part needs a piece, since a pool waits until all parts are lent. */
 static int check_parts(const struct making *mk)
 {
 	uint32_t i;
@@ -146,8 +146,8 @@ static bool is_zero(const uint8_t *p, size_t n)
 	return !n;
 }
 
-/* The device of that name; without a name, of the UUID of the pool, where zeros mean the host
- * device. */
+/* The device of that name.  Without a name, the device with the UUID of the pool, where zeros mean
+ * the host device. */
 static int want_device(const struct gpc_pool *p, const struct gpc_memory *m, struct making *mk)
 {
 	struct memory *d = &mk->memory;

@@ -2,7 +2,7 @@
 /* map.c - maps: made at first use, counted, unmapped when stale.
  *
  * c->maps->lock is held while a map is made: two threads that want one pool make one map.  It is
- * not held while a map is unmapped; by then nobody finds it.
+ * not held while a map is unmapped, since nobody finds the map by then.
  * Tests: t/bytes/map-refused.t t/bytes/map-turns.t t/bytes/maps.t t/bytes/copies-race.t
  *   t/bytes/copy.t t/bytes/pool-lives.t */
 #include "config.h"
@@ -191,7 +191,7 @@ static int no_memory(const gpc *c, uint32_t pool, uint32_t state)
 	return err_set(ENOENT, "pool is %u: %s has no pool of that number", pool, c->seg.name);
 }
 
-/* Parts that the maker lends come one by one. */
+/* Parts that the maker lends appear one by one. */
 static int check_parts(const struct map *m)
 {
 	uint32_t i;
@@ -208,8 +208,8 @@ static uint32_t *users(struct map *m, bool caller)
 	return caller ? &m->callers : &m->transfers;
 }
 
-/* Rule B11: the hold comes first, the comparison after it, addresses last.  If the pool goes
- * after the comparison, the owner of the map keeps it. */
+/* Rule B11: the hold comes first, then the comparison, and the addresses last.  If the pool goes
+ * after the comparison, the holder keeps the map. */
 int map_get_locked(gpc *c, uint32_t pool, bool caller, struct map **ret)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
@@ -264,7 +264,7 @@ int map_get(gpc *c, uint32_t pool, struct map **ret)
 
 /* ---- let go ---- */
 
-/* With the lock held: take what nobody uses out of the list. */
+/* With the lock held: take maps that nobody uses out of the list. */
 static struct map *take_unused(gpc *c)
 {
 	struct map **at = &c->maps->first, *taken = NULL, *m;
@@ -284,7 +284,7 @@ static struct map *take_unused(gpc *c)
 void map_free_list(gpc *c, struct map *m)
 {
 	struct map *next;
-	bool last = false; /* user of VRAM: its file is garbage then */
+	bool last = false; /* the last user of VRAM: its file is garbage then */
 
 	for (; m; m = next) {
 		next = m->next;
@@ -319,7 +319,7 @@ void map_sweep(gpc *c)
 	map_free_list(c, taken);
 }
 
-/* ---- the maker's ---- */
+/* ---- maps of the maker ---- */
 
 int map_adopt(gpc *c, uint32_t pool, const struct memory *memory, uint32_t nparts,
 	      const struct map_part *part)
@@ -347,7 +347,7 @@ int map_adopt(gpc *c, uint32_t pool, const struct memory *memory, uint32_t npart
 	}
 	if (!err)
 		err = thread_start(c);
-	if (err) { /* all of it is the caller's still */
+	if (err) { /* all of it still belongs to the caller */
 		if (m->images && !(nparts && part[0].base))
 			memory_unmap_images(&c->seg, &m->memory, m->images);
 		memory_unmap_trailers(&m->trailers);
@@ -368,7 +368,7 @@ static bool is_on(const struct map_part *a, const struct map_part *b)
 	return b->base && (x - y < b->bytes || y - x < a->bytes);
 }
 
-/* A piece of one part that lies on a piece of another is two blocks in one place. */
+/* If a piece of one part lay on a piece of another, two blocks would be in one place. */
 static int check_apart(const struct map *m, const struct map_part *what)
 {
 	uint32_t i;
@@ -385,9 +385,9 @@ static int check_apart(const struct map *m, const struct map_part *what)
 	return 0;
 }
 
-/* Told to all and kept here in one step under the lock: a part that cannot be told is not kept,
- * and a map that another thread finds has the part as soon as any process has it.  If we die
- * between the two, the pool goes with us. */
+/* Under the lock, a part is published and kept here in one step.  A part that cannot be published
+ * is not kept.  A map that another thread finds has the part as soon as any process has it.  If we
+ * die between the two, the pool goes with us. */
 static int keep_part(struct map *m, uint32_t part, const struct map_part *what,
 		     const struct shm_part *told)
 {

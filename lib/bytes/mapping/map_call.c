@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* map_call.c - what a program maps for itself: gpc_pool_map, gpc_pool_unmap.
+/* map_call.c - memory that a program maps for itself: gpc_pool_map, gpc_pool_unmap.
  * Tests: t/bytes/sentences-bytes.t t/bytes/maps.t */
 #include "config.h"
 
@@ -35,7 +35,7 @@ static int find_stale(gpc *h, const uint8_t uuid[16])
 	return pool;
 }
 
-/* Another handle whose lock is taken is passed over: the waiting thread looks again. */
+/* Another handle whose lock is taken is passed over, since the waiting thread looks again. */
 int map_find_stale(gpc *c, const uint8_t uuid[16])
 {
 	int pool = -1;
@@ -71,7 +71,7 @@ static int caller_get(gpc *c, uint32_t pool, uint32_t part, struct map **ret)
 		err = err_set(EINVAL, "part is %u: the memory of pool %u has %u", part, pool,
 			      MAX(m->memory.nparts, 1u));
 	else
-		err = thread_start(c); /* it sees the pool go */
+		err = thread_start(c); /* the thread sees the pool go */
 	if (err)
 		m->callers -= !had;
 	*ret = m;
@@ -89,7 +89,7 @@ GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64
 		err = err_set(EINVAL, "%s is NULL", base ? "bytes" : "base");
 	if (err < 0)
 		return err;
-	make_settle(c); /* it may be our own, of a call that got no answer */
+	make_settle(c); /* the pool may be our own, of a call that got no answer */
 	pthread_mutex_lock(&c->maps->lock);
 	err = caller_get(c, (uint32_t)pool, part, &m);
 	if (err == 0) {
@@ -101,8 +101,8 @@ GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64
 	return err;
 }
 
-/* Memory in use by copies stays as long as they last, and no new copy goes there: the next use
- * maps it anew.  The maker's own stays with its pool. */
+/* Memory that copies use stays as long as they last, and no new copy uses it: the next use maps
+ * the memory anew.  The maker's own memory stays with its pool. */
 GPC_EXPORT int gpc_pool_unmap(gpc *c, int pool)
 {
 	struct map *m;

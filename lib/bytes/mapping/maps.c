@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* maps.c - the maps of a handle: begun with it, ended with it, and what there is meanwhile.
+/* maps.c - the list of a handle's maps: it begins and ends with the handle.
  * Tests: t/bytes/map-refused.t */
 #include "config.h"
 
@@ -95,7 +95,7 @@ void map_close_all(gpc *c)
 	free(s);
 }
 
-/* Mappings and descriptors are not inherited, and the devices are the parent's. */
+/* Mappings and descriptors are not inherited, and the devices belong to the parent. */
 void map_abandon(gpc *c)
 {
 	struct map *m, *next;

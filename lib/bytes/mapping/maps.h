@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* maps.h - what the sources of a handle's maps share: map.c, map_call.c, maps.c, pin.c,
- * thread.c. */
+/* maps.h - declarations that the sources of a handle's maps share: map.c, map_call.c, maps.c,
+ * pin.c, thread.c. */
 #ifndef GPC_MEMORY_MAPS_H
 #define GPC_MEMORY_MAPS_H
 
@@ -9,23 +9,24 @@
 #include "bytes/mapping/map.h"
 
 struct maps {
-	pthread_mutex_t lock; /* of the list and the users of each map */
+	pthread_mutex_t lock; /* protects the list, and the users of each map */
 	struct map *first;
 	void (*forget)(gpc *c, struct map *m);
 	bool (*feed)(gpc *c);
-	pthread_mutex_t sums_lock; /* of the ways through images: sums.c */
+	pthread_mutex_t sums_lock; /* protects lists of pieces: sums.c */
 
-	/* pin.c: chunks are registered one after the other; the rest is under `lock` */
-	pthread_mutex_t pin_next, pin_lock; /* by pin_enter() */
+	/* pin.c: chunks are registered one after the other; the other fields are under `lock` */
+	pthread_mutex_t pin_next, pin_lock; /* taken by pin_enter() */
 	pthread_cond_t pin_ended;
-	struct worker pinner; /* its lock is of ... */
+	struct worker pinner; /* its lock protects ... */
 	bool pin_asked;
-	bool pin_alone;    /* whose turn it was has not given it back; pin_lock */
+	/* a process has kept the turn too long, so we register without a turn; under pin_lock */
+	bool pin_alone;
 	char pin_why[256]; /* sentence of the last error */
-	uint32_t pin_told; /* that the driver refuses: atomic */
+	uint32_t pin_told; /* things that the driver refuses and the log has; atomic */
 
 	/* thread.c */
-	struct worker watcher; /* its lock is of ... */
+	struct worker watcher; /* its lock protects ... */
 	bool poked;
 };
 
@@ -33,8 +34,8 @@ struct maps {
 
 /* Has the pool, READY or also DRAINING, memory of that number now? */
 bool map_pool_has(const gpc *c, uint32_t pool, uint64_t number, bool draining_too);
-/* With the lock held: the map of the pool's present memory, with one user more; made if there is
- * none. */
+/* With the lock held: the map of the pool's present memory, with one more user.  It is made if
+ * there is none. */
 int map_get_locked(gpc *c, uint32_t pool, bool caller, struct map **ret);
 
 /* Unmap maps that nobody finds any more. */
@@ -44,8 +45,8 @@ void map_free_list(gpc *c, struct map *m);
 
 void pin_enter(struct maps *s);
 void pin_leave(struct maps *s);
-int pin_prepare(struct map *m); /* of images: -ENOMEM */
-void pin_drop(struct map *m);   /* before it is unmapped */
+int pin_prepare(struct map *m); /* for images: -ENOMEM */
+void pin_drop(struct map *m);   /* called before it is unmapped */
 extern const struct worker_kind pin_kind;
 
 /* ---- thread.c ---- */

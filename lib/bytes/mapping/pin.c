@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pin.c - host memory registered with GPUs, so that their copy engines read and write it.
+/* pin.c - host memory is registered with GPUs, so that their copy engines read and write it.
  *
  * Registering takes 50 to 100 ms a GiB, and meanwhile the driver holds locks that every CUDA call
  * of the machine may want.  So it is done in chunks, by one process of the cache at a time
  * (LOCK_PIN), and the others have a turn after each chunk.  The process that waits for LOCK_PIN
  * has LOCK_PIN_NEXT, so the process that has just dropped LOCK_PIN comes after it.  The locks are
- * a courtesy: two processes may register at once, and a process that is stopped with a lock
- * delays nobody for long.
+ * not needed for correctness: two processes may register at once, and a process that is stopped
+ * with a lock delays nobody for long.
  *
- * Where the driver refuses, as with confidential computing, or where little memory may be locked,
- * copies go on without:
+ * The driver may refuse, as with confidential computing, or only little memory may be locked.
+ * Then copies go on with unregistered memory:
  *
  *   chunk       a copy that touches it     gpc_pool_pin
  *   NEW         registers it, or REFUSED   registers it, or an error
@@ -18,13 +18,13 @@
  *   PINNED      -                          -
  *   REFUSED     -                          registers it, or an error
  *
- * So a program that has asked for all of it begins to copy at once, and no copy waits for the chunks
- * that come before its own.  Whoever registers has pin_lock for one chunk: others who need a chunk,
- * or the trailers, which have to be registered, wait for that one.
+ * So a program that has asked for all of the memory begins to copy at once, and no copy waits for
+ * the chunks that come before its own.  The thread that registers has pin_lock for one chunk.
+ * Threads that need a chunk, or the trailers, which have to be registered, wait for that chunk.
  *
- * The driver then copies through memory of its own.  To RAM, the call that copies returns when its
- * bytes are there; from RAM, when they have been read.  A stream keeps its order, so what it does
- * behind a copy, the done word among it, follows the bytes all the same.
+ * With unregistered memory the driver copies through memory of its own.  To RAM, the call that
+ * copies returns when its bytes are there; from RAM, when they have been read.  A stream keeps its
+ * order, so its later work, the done word included, still follows the bytes.
  * Tests: t/bytes/pin.t t/bytes/pin-meanwhile.t t/bytes/registering-cuda.t
  *   t/bytes/unregistered-cuda.t t/bytes/pin-refused.t t/bytes/map-turns.t */
 #include "config.h"
@@ -39,15 +39,15 @@
 #include "index/peer/refuse.h"
 #include "index/segment/lockfile.h"
 
-#define PATIENCE_NS (10000 * NS_PER_MS) /* with the process that has the turn */
+#define PATIENCE_NS (10000 * NS_PER_MS) /* the wait for the process that has the turn */
 
 uint64_t map_pin_chunk = PIN_CHUNK;
 const struct device_bytes *map_pin_device;
 
-/* ---- whose turn it is in this process ---- */
+/* ---- turns in this process ---- */
 
-/* A thread that has just left comes after those who wait: a mutex alone would let the thread that registers
- * one chunk after the other in again before them. */
+/* A thread that has just left comes after those that wait.  With a mutex alone, the thread that
+ * registers chunk after chunk would get in again before them. */
 void pin_enter(struct maps *s)
 {
 	pthread_mutex_lock(&s->pin_next);
@@ -78,8 +78,8 @@ static bool wait_lock(gpc *c, uint64_t byte, uint64_t until)
 	return !err;
 }
 
-/* False: we have no turn, and go on all the same.  So do the next chunks, without a wait for
- * each, until a turn is to be had. */
+/* False: we have no turn, and register all the same.  So do the next chunks, without a wait for
+ * each, until there is a turn. */
 static bool take_turn(gpc *c)
 {
 	uint64_t until = c->maps->pin_alone ? 0 : clock_ns() + PATIENCE_NS;
@@ -148,7 +148,7 @@ static int settle_chunk(gpc *c, struct map *m, const struct device_bytes *device
 	return err;
 }
 
-/* Copies look without a lock: memory stays registered as long as they have the map. */
+/* Copies look without a lock, since memory stays registered as long as they have the map. */
 int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes,
 	    bool must)
 {
@@ -168,7 +168,7 @@ int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t a
 	return err;
 }
 
-/* A kernel reads and writes there. */
+/* Trailers must be registered, since a kernel reads and writes there. */
 static int refuse_trailers(const struct map *m, int err)
 {
 	char why[200];
@@ -192,7 +192,7 @@ int map_pin_trailers(gpc *c, struct map *m, const struct device_bytes *device)
 		err = device->pin(m->trailers.base, m->trailers.bytes);
 	if (err)
 		err = refuse_trailers(m, err);
-	else /* registered before others see it; pairs with the acquire */
+	else /* it is registered before others see that; pairs with the acquire */
 		store_release(&m->trailers_by, device);
 	pin_leave(c->maps);
 	return err;
@@ -217,7 +217,8 @@ void pin_drop(struct map *m)
 
 /* ---- gpc_pool_pin ---- */
 
-/* A GPU that has VRAM of the cache: it registers; NULL: none has to. */
+/* A GPU that has VRAM of the cache: it registers.  NULL: there is none, so nothing has to be
+ * registered. */
 static const struct device_bytes *find_pinner(const gpc *c)
 {
 	static const uint8_t host[16];
@@ -246,7 +247,7 @@ static struct map *find_wanted(const struct maps *s)
 	return m;
 }
 
-/* All that is asked for by now.  Later requests are found, or `asked` says so. */
+/* Register all memory that is wanted by now.  Later requests are found, or `asked` says so. */
 static void pin_all(gpc *c)
 {
 	const struct device_bytes *device;
@@ -257,7 +258,8 @@ static void pin_all(gpc *c)
 	pthread_mutex_lock(&s->lock);
 	while ((m = find_wanted(s)) != NULL) {
 		pthread_mutex_unlock(&s->lock);
-		device = find_pinner(c); /* the last VRAM may have gone: then no GPU has to */
+		/* the last VRAM may have gone, and then no GPU needs the memory */
+		device = find_pinner(c);
 		err = device ? map_pin(c, m, device, 0, m->memory.images_bytes, true) : 0;
 		pthread_mutex_lock(&s->lock);
 		if (err)
@@ -321,8 +323,8 @@ static int wait_pinned(gpc *c, struct map *m, int timeout_ms)
 	return m->pin_error ? err_set(-m->pin_error, "%s", s->pin_why) : 0;
 }
 
-/* The caller holds the map, and the thread gets a hold of its own; the thread runs before it is
- * asked. */
+/* The caller holds the map, and the thread gets a hold of its own.  The thread is running before
+ * it is asked. */
 static int pin_wait(gpc *c, struct map *m, int timeout_ms)
 {
 	struct maps *s = c->maps;

@@ -43,7 +43,7 @@ static int open_sums(struct map *m)
 	list_pieces(m, pieces);
 	err = m->device->sum_open(m->memory.uuid, pieces, n, 1, &sums);
 	free(pieces);
-	if (!err) /* whole before others see it; pairs with map_sums() */
+	if (!err) /* it is complete before others see it; pairs with map_sums() */
 		store_release(&m->sums, sums);
 	return err;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thread.c - the thread of a handle that has maps: it unmaps stale maps, so that the memory of a
+/* thread.c - the thread of a handle that has maps.  It unmaps stale maps, so that the memory of a
  * dead pool goes without any call, and makes descriptors readable for waits on copies.
  * Tests: t/bytes/map-refused.t t/bytes/map-turns.t t/bytes/pools-made-again.t */
 #include "config.h"
 
 #include "bytes/mapping/maps.h"
 
-#define IDLE_NS (250 * NS_PER_MS) /* between looks at maps ... */
+#define IDLE_NS (250 * NS_PER_MS) /* the time between looks at maps ... */
 #define BUSY_NS (NS_PER_MS / 4)   /* ... and at copies that somebody waits for */
 
 static uint64_t look(struct worker *w)

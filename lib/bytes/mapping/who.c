@@ -17,7 +17,7 @@
 #include "index/segment/lockfile.h"
 #include "bytes/memfile/parts.h"
 
-#define WHO_MOST 6u /* pids that a sentence names */
+#define WHO_MOST 6u /* the most pids that a sentence names */
 
 static bool has_open(int32_t pid, const struct stat *file)
 {
@@ -50,7 +50,8 @@ static bool is_listed(const int32_t *pid, uint32_t n, int32_t who)
 	return false;
 }
 
-/* Pids of the seats that are taken, in this PID namespace: at most WHO_MOST. */
+/* The pids of taken seats in this PID namespace whose process has the file open: at most
+ * WHO_MOST. */
 static uint32_t find_pids(const gpc *c, const struct stat *file, int32_t pid[WHO_MOST])
 {
 	const struct shm_seat *seat;

@@ -83,7 +83,7 @@ void ram_draft_end(const struct segment *s, struct ram_draft *d, bool keep)
 	free(d);
 }
 
-/* Pages stay on their nodes: another policy is another memory. */
+/* Pages stay on their nodes, so another policy needs another memory. */
 static int numa_fits(const gpc *c, uint64_t number, const struct memory_pages *want)
 {
 	struct memory m;

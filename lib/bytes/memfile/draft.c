@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_draft.c - what a caller wants a pool's RAM to be, checked, before there is a file.
+/* memory_draft.c - the RAM that a caller wants for a pool, checked before there is a file.
  * Tests: t/bytes/ram-memory.t t/bytes/seals.t t/tiers/later-structs.t */
 #include "config.h"
 
@@ -18,7 +18,7 @@ static bool is_zero(const uint8_t *p, size_t n)
 	return true;
 }
 
-/* Fields that are not for RAM must not be set. */
+/* Fields that do not concern RAM must not be set. */
 static int check_fields(const struct gpc_memory *w, uint32_t slots)
 {
 	int err = err_range("nruns", w->nruns, 0, GPC_MAX_RUNS);
@@ -59,7 +59,8 @@ static void take_runs(const struct gpc_memory *w, struct memory *m)
 		};
 }
 
-/* Now, and again when the file is made: errors are reported before anything is made. */
+/* The pages are checked now, and again when the file is made, so errors are reported before
+ * anything is made. */
 static int check_pages(const struct memory_pages *p)
 {
 	uint32_t numa, unit;

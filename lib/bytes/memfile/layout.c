@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory_layout.c - are the runs of a layout possible, and does no piece lie on another one?
  *
- * Nothing is enumerated: a pool may have 2^24 slots.  Two runs of a part overlap if and only if
+ * The slots are not enumerated, since a pool may have 2^24 of them.  Two runs of a part overlap if
+ * and only if
  *
  *	low <= k0 * step0 + k1 * step1 + k2 * step2 + k3 * step3 <= high,    0 <= k <= most
  *
- * has a solution, where the k count slots and pieces of both, those of the second one backwards.
- * Equal steps become one, and a step whose multiples fill the gaps of a larger step absorbs that.
- * Two remaining steps are decided in as many rounds as Euclid's algorithm takes.  If three or
- * four remain with a common unit, their remainders may decide.  Else one count is tried value by
- * value: if one stride nests in the other, it has two or three values.  A layout that would take
- * more than TRIES values in all is refused as too irregular.
+ * has a solution, where the k count the slots and pieces of both runs, those of the second run
+ * backwards.  Equal steps become one.  A step whose multiples fill the gaps of a larger step
+ * absorbs that step.  Two remaining steps are decided in as many rounds as Euclid's algorithm
+ * takes.  If three or four remain with a common unit, their remainders may decide.  If they do
+ * not, one count is tried value by value: if one stride nests in the other, that count has two or
+ * three values.  A layout that would take more than TRIES values in all is refused as too
+ * irregular.
  * Tests: t/bytes/runs.t */
 #include "config.h"
 
@@ -22,9 +24,9 @@
 
 #include "index/base/err.h"
 
-#define BYTES_MOST ((uint64_t)1 << 62) /* so that all differences and sums fit int64_t */
+#define BYTES_MOST ((uint64_t)1 << 62) /* all differences and sums fit int64_t then */
 #define SLOTS_MOST (1u << 24)
-#define TRIES      (1u << 16) /* of all pairs of runs together, beside ... */
+#define TRIES      (1u << 16) /* for all pairs of runs together, in addition to ... */
 #define TRIES_EACH 4u         /* ... this number for each pair */
 
 struct term {
@@ -57,7 +59,7 @@ static uint64_t first_within(uint64_t a, uint64_t m, uint64_t low, uint64_t high
 	return (uint64_t)(((unsigned __int128)m * t + low + a - 1) / a);
 }
 
-/* Two terms, and neither end of all sums lies within low .. high. */
+/* There are two terms, and neither end of all sums lies within low .. high. */
 static bool two_meet(const struct sum *s)
 {
 	const struct term *x = &s->term[0], *y = &s->term[1];
@@ -68,9 +70,9 @@ static bool two_meet(const struct sum *s)
 	last = MIN(x->most, (uint64_t)s->high / x->step);
 	if (first > last)
 		return false;
-	/* For each x from first to last, the rest for y meets 0 .. y_end.  So if it contains any
-	 * multiple of y's step, it contains one there; if that is beyond y_end, it contains y_end
-	 * as well. */
+	/* For each x from first to last, the rest for y has to meet 0 .. y_end.  If the rest
+	 * contains a multiple of y's step, it contains one from there on; if that is beyond y_end,
+	 * the rest contains y_end as well. */
 	c = ((uint64_t)s->high - first * x->step) % y->step;
 	if (c <= width)
 		return true;
@@ -110,8 +112,8 @@ static uint64_t common(uint64_t a, uint64_t b)
 	return b ? common(b, a % b) : a;
 }
 
-/* In units of the common divisor of all steps: pieces in each other's gaps need no search.  0 <
- * low. */
+/* Count in units of the common divisor of all steps: pieces in each other's gaps need no search.
+ * 0 < low. */
 static void scale(struct sum *s)
 {
 	uint64_t unit = 0;
@@ -125,7 +127,7 @@ static void scale(struct sum *s)
 	s->high = (int64_t)((uint64_t)s->high / unit);
 }
 
-/* The number of values of term i that the other terms can complete, from *ret_first on. */
+/* The number of values of term i that the other terms can complete, counted from *ret_first on. */
 static uint64_t feasible(const struct sum *s, int i, uint64_t all, uint64_t *ret_first)
 {
 	const struct term *t = &s->term[i];
@@ -136,7 +138,7 @@ static uint64_t feasible(const struct sum *s, int i, uint64_t all, uint64_t *ret
 	return *ret_first <= last ? last - *ret_first + 1 : 0;
 }
 
-/* 1: there is a solution; 0: none; -1: *tries are used up. */
+/* 1: there is a solution.  0: there is none.  -1: *tries are used up. */
 static int meets(struct sum s, uint32_t *tries)
 {
 	uint64_t all = 0, fewest = UINT64_MAX, first = 0, k, n, at;
@@ -209,7 +211,7 @@ static uint64_t run_end(const struct shm_run *r, uint32_t slots)
 	return r->offset + slots_span(r, slots) + pieces_span(r) + r->bytes;
 }
 
-/* Pieces in a row that cannot end at BYTES_MOST with any stride. */
+/* So many pieces in a row must be able to end before BYTES_MOST with some stride. */
 static int check_room(uint32_t i, uint64_t bytes, uint64_t n, const char *what, uint64_t left)
 {
 	if (n <= 1 || bytes <= left / (n - 1))
@@ -221,7 +223,7 @@ static int check_room(uint32_t i, uint64_t bytes, uint64_t n, const char *what, 
 		       (unsigned long long)BYTES_MOST);
 }
 
-/* Each field by itself, and all ends at BYTES_MOST at most. */
+/* Each field is checked by itself, and all ends are at BYTES_MOST at most. */
 static int check_run(const struct shm_run *r, uint32_t i, uint32_t nparts, uint32_t slots)
 {
 	uint64_t left = BYTES_MOST;
@@ -249,8 +251,8 @@ static int check_run(const struct shm_run *r, uint32_t i, uint32_t nparts, uint3
 	return check_field(i, "run_stride", r->run_stride, r->bytes, left / (r->count - 1));
 }
 
-/* A run with itself.  By the limits of the strides, two pieces of one slot are apart, and so is
- * one piece of two slots.  So an overlap is of a later slot's piece and a piece further on in an
+/* Check a run alone.  By the limits of the strides, two pieces of one slot are apart, and so is
+ * one piece of two slots.  So an overlap would be of a later slot's piece and a later piece of an
  * earlier slot. */
 static int check_alone(const struct shm_run *r, uint32_t i, uint32_t slots)
 {

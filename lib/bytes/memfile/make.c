@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_make.c - the file of a pool's memory is made.
+/* memory_make.c - makes the file of a pool's memory.
  *
- *   1  the file, with its name, mode and group, and both locks: whoever sweeps between the name and
- *      the lock removes it, and another number is drawn
- *   2  header and runs, with their sum, without `ready`
- *   3  with a huge_dir: its path in part 0, then the file there
- *   4  all pages of the images
- *   5  part 0, where the images are in the file; `ready`
+ *   1  The file is made, with its name, mode and group, and both locks are taken.  A process that
+ *      sweeps between the name and the lock removes it, and another number is drawn.
+ *   2  Header and runs are stored, with their sum, without `ready`.
+ *   3  With a huge_dir, the path of the second file is stored in part 0, then that file is made.
+ *   4  All pages of the images are made.
+ *   5  Part 0 is stored, if the images are in the file; then `ready`.
  *
- * A death in 1 leaves an empty file; a death in 2 to 5 leaves a file from whose part 0 a sweeper
- * learns which other file goes with it.
+ * A death in step 1 leaves an empty file.  A death in steps 2 to 5 leaves a file from whose part 0
+ * a sweeper learns which other file goes with it.
  * Tests: t/bytes/creators.t t/bytes/memory-file.t */
 #include "config.h"
 
@@ -29,21 +29,21 @@
 #include "index/base/order.h"
 #include "index/segment/lockfile.h"
 
-#define DRAWS 8 /* of a number, while others have that name */
+#define DRAWS 8 /* numbers that are drawn while others have the name */
 
 struct file_making {
 	const struct segment *s;
 	struct memory *m;
 	const struct memory_pages *pages;
 	char path[SEGMENT_PATH];   /* of the file */
-	char folder[SEGMENT_PATH]; /* of the images: a real path */
-	char huge[SEGMENT_PATH];   /* their file; empty: they are in the file itself */
-	uint32_t unit;             /* of the folder's files */
+	char folder[SEGMENT_PATH]; /* of the folder for the images: a real path */
+	char huge[SEGMENT_PATH];   /* of their own file; empty: they are in the file itself */
+	uint32_t unit;             /* the unit of the folder's files */
 };
 
 /* ---- files ---- */
 
-/* As the cache's other files: its users are in its group. */
+/* Like the cache's other files: its users are in its group. */
 static int dress(const struct segment *s, int fd, const char *path)
 {
 	struct stat like, now;
@@ -70,7 +70,7 @@ static int make_file(const struct segment *s, const char *path, int *ret)
 	return 0;
 }
 
-/* -EAGAIN: a sweeper saw it without a lock. */
+/* -EAGAIN: a sweeper saw it before it was locked. */
 static int lock_file(const struct segment *s, const char *suffix, int fd)
 {
 	int err = lock_try(fd, MEMORY_LOCK_MADE);
@@ -118,7 +118,7 @@ static int draw(struct file_making *k)
 				 k->s->name);
 }
 
-/* A file there with this number, for images alone. */
+/* A file of this number in that folder, for the images alone. */
 static int make_huge(struct file_making *k, struct shm_part *part, int *ret)
 {
 	const struct memory *m = k->m;
@@ -128,11 +128,11 @@ static int make_huge(struct file_making *k, struct shm_part *part, int *ret)
 
 	if (err < 0)
 		return err;
-	memcpy(at, part, sizeof(*part)); /* its path stands before the file is there */
+	memcpy(at, part, sizeof(*part)); /* its path is stored before the file is there */
 	munmap(base, bytes);
 	err = make_file(k->s, k->huge, ret);
 	if (err < 0)
-		k->huge[0] = 0; /* none of ours */
+		k->huge[0] = 0; /* the existing file is none of ours */
 	return err;
 }
 
@@ -185,7 +185,7 @@ static int extend(const char *path, int fd, uint64_t bytes)
 		       : 0;
 }
 
-/* Steps 3 and 4, and the part of step 5. */
+/* Steps 3 and 4, and the part in step 5. */
 static int make_images(struct file_making *k)
 {
 	struct memory *m = k->m;
@@ -243,8 +243,9 @@ static int fill(struct file_making *k)
 	if (m->trailers) /* pages that nobody has stored to count as holes */
 		make_trailers(m, at + m->trailers);
 	err = make_images(k);
-	/* (A) all of it, pages included, before the file says so.  Pairs with read_file() in
-	 * bytes/memfile/open.c.  If we die before it, no pool names the file, and it has no lock. */
+	/* (A) all of it, with its pages, is there before the file says so.  Pairs with read_file()
+	 * in bytes/memfile/open.c.  If we die before it, no pool names the file, and it has no
+	 * lock. */
 	if (err == 0)
 		store_release(&there->ready, SHM_READY);
 	munmap(base, mapped);
@@ -293,7 +294,7 @@ static int check(struct file_making *k)
 	return err;
 }
 
-/* Where the images are, and that there is memory for them. */
+/* Choose the place of the images, and check that there is memory for them. */
 static int place(struct file_making *k)
 {
 	struct memory *m = k->m;

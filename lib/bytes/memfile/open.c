@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - the file of a pool's memory: opened, checked, mapped.
+/* memory.c - opens, checks and maps the file of a pool's memory.
  *
  * Its maker stores in it through a mapping; other processes read it by pread into private memory,
  * so that they use the checked bytes.  A peer may forge any byte of it later on: the images are
@@ -26,7 +26,7 @@
 #include "index/base/order.h"
 #include "index/segment/lockfile.h"
 
-#define SHARE_TRIES 1000 /* of a millisecond, while somebody removes the file */
+#define SHARE_TRIES 1000 /* tries of a millisecond each, while another process removes the file */
 
 /* ---- names and places ---- */
 
@@ -65,7 +65,7 @@ _Static_assert(SHM_PAGE + SHM_RUNS * sizeof(struct shm_run) + 64 +
 		       SHM_IMAGES,
 	       "images begin behind all tables");
 
-/* ---- what a file says ---- */
+/* ---- the content of a file ---- */
 
 uint64_t memory_sum(const struct shm_memory *h, const struct shm_run *run)
 {
@@ -123,7 +123,7 @@ static int check_fields(const struct segment *s, const struct shm_memory *h, uin
 	return 0;
 }
 
-/* The bytes that the layout needs of each part. */
+/* The number of bytes that the layout needs of each part. */
 static int check_layout(const struct segment *s, const struct memory *m, uint64_t need[SHM_PARTS])
 {
 	uint64_t image = 0;
@@ -137,7 +137,7 @@ static int check_layout(const struct segment *s, const struct memory *m, uint64_
 	return 0;
 }
 
-/* Are the images there, and all else that the file has? */
+/* Are the images in the file, and everything else that it should have? */
 static int check_extent(const struct segment *s, const struct memory *m, int fd)
 {
 	uint64_t tables = m->images ? ROUND_UP(memory_tables(m), SHM_PAGE) : 0;
@@ -152,9 +152,9 @@ static int check_extent(const struct segment *s, const struct memory *m, int fd)
 	return 0;
 }
 
-/* A page that is missing would be SIGBUS on the day that there is no memory for it.  Pages
- * elsewhere may hide it from the count above.  A hugetlbfs tells no holes; there the count is
- * exact. */
+/* A missing page would be SIGBUS on the day that there is no memory for it, and pages elsewhere
+ * may hide it from the count above.  A hugetlbfs does not tell holes, but the count is exact
+ * there. */
 static int check_holes(const struct segment *s, const struct memory *m, int fd)
 {
 	off_t hole = lseek(fd, (off_t)m->images, SEEK_HOLE);
@@ -185,7 +185,7 @@ static void take_over(const struct shm_memory *h, struct memory *m)
 	m->maker_pid = h->maker_pid;
 }
 
-/* (A) Its maker stores `ready` last; a file without it has no pool. */
+/* (A) its maker stores `ready` last; a file without it has no pool */
 static int read_file(const struct segment *s, uint64_t number, struct memory *m)
 {
 	uint64_t need[SHM_PARTS];
@@ -213,8 +213,8 @@ static int no_memory(const struct segment *s, uint64_t number)
 		       s->name, (unsigned long long)number);
 }
 
-/* A process that removes a file has both locks meanwhile.  So a file that still has its name once
- * we share a lock stays until we are done. */
+/* A process that removes a file has both locks meanwhile.  So if a file still has its name once we
+ * share a lock, it stays until we are done. */
 static int share(const struct segment *s, const char *suffix, const struct memory *m,
 		 uint64_t number)
 {
@@ -272,7 +272,7 @@ int memory_read_part(const struct memory *m, uint32_t i, struct shm_part *ret)
 	memory_read_entry(m->fd, m->nruns, i, &part);
 	if (!part.state)
 		return err_set(EAGAIN, "part %u of the pool's memory is not lent yet", i);
-	/* (p) the state was there, so all of it is by now */
+	/* (p) the state was there, so the whole part is there by now */
 	order_fence();
 	memory_read_entry(m->fd, m->nruns, i, &part);
 	if ((err = memory_check_runs(m->run, m->nruns, m->nparts, m->slots, need, &image)) < 0)
@@ -318,8 +318,8 @@ static int store_part(const struct segment *s, const struct memory *m, uint32_t 
 	to->bytes = part->bytes;
 	to->offset = part->offset;
 	memcpy(to->handle, part->handle, sizeof(to->handle));
-	/* (p) all of the part before its state.  Pairs with memory_read_part().  If we die before
-	 * it, the part is not lent, and the pool goes with its owner. */
+	/* (p) the whole part is stored before its state.  Pairs with memory_read_part().  If we
+	 * die before it, the part is not lent, and the pool goes with its owner. */
 	store_release(&to->state, SHM_READY);
 	munmap(base, bytes);
 	return 0;
@@ -360,7 +360,7 @@ int memory_huge_path(const struct segment *s, uint64_t number, const struct shm_
 	return bad ? forged(s, number, "its huge pages are in no hugetlbfs") : 0;
 }
 
-/* Another file that belongs to it: descriptor, or -errno. */
+/* Open the other file that belongs to it: a descriptor, or -errno. */
 static int open_huge(const struct segment *s, const struct memory *m)
 {
 	char path[SEGMENT_PATH], suffix[MEMORY_SUFFIX];
@@ -406,7 +406,8 @@ int memory_map_images(const struct segment *s, const struct memory *m, uint8_t *
 	return err;
 }
 
-/* In the file itself, wherever the images are; no page of them may be missing. */
+/* The trailers are in the file itself, wherever the images are.  None of their pages may be
+ * missing. */
 int memory_map_trailers(const struct segment *s, const struct memory *m,
 			struct memory_trailers *ret)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_pages.c - the pages of a pool's memory: all there before anybody uses them.
+/* memory_pages.c - the pages of a pool's memory are all there before anybody uses them.
  *
- * Threads take steps of the file.  In each they allocate and touch every page by
- * MADV_POPULATE_WRITE, which answers with an error where a store would raise SIGBUS; where the
- * kernel does not know it (before Linux 5.14), by posix_fallocate and then stores.  In a tmpfs one
- * page of each huge one comes first: then MADV_COLLAPSE makes a huge page of it, if there is any.
+ * Threads take steps of the file.  In each step they allocate and touch every page by
+ * MADV_POPULATE_WRITE, which returns an error where a store would raise SIGBUS.  If the kernel
+ * does not know it (before Linux 5.14), they use posix_fallocate and then stores.  In a tmpfs one
+ * page of each huge page comes first: then MADV_COLLAPSE makes a huge page of it, if there is any.
  *
  * A huge page goes where its first page is, whatever the file's policy says, and an interleaving
- * policy puts every 512th page on one node.  So the thread's own policy rules while it touches,
- * anew for each huge page; then the whole file is given its policy, for queries and for pages
- * that are swapped in.
+ * policy puts every 512th page on one node.  So the thread sets its own policy while it touches,
+ * anew for each huge page.  Then the whole file gets its policy, for queries and for pages that
+ * are swapped in.
  * Tests: t/bytes/ram-memory.t t/bytes/signals.t t/bytes/creators.t t/daemon/memory.t
  *   t/pages/charges.t */
 #include "config.h"
@@ -42,7 +42,7 @@
 
 #define HUGE       ((uint64_t)2 << 20)
 #define STEP       ((uint64_t)64 << 20)
-#define MASK_BITS  1024u /* nodes that any kernel can have */
+#define MASK_BITS  1024u /* the most nodes that any kernel can have */
 #define MASK_WORDS (MASK_BITS / (8 * sizeof(unsigned long)))
 #define MIB(bytes) ((unsigned long long)((bytes) >> 20))
 
@@ -52,10 +52,10 @@ struct node_mask {
 
 struct touch {
 	uint8_t *base;
-	uint64_t at; /* of base, in the file */
+	uint64_t at; /* the file offset of base */
 	uint64_t unit, done, bytes, nodes;
 	uint32_t numa;
-	int fd, err; /* err: errno of the first that failed */
+	int fd, err; /* err: errno of the first step that failed */
 	bool collapse;
 	pthread_t caller;
 	const struct memory_pages *pages;
@@ -63,7 +63,7 @@ struct touch {
 
 struct step {
 	struct touch *t;
-	uint64_t from, bytes; /* in base */
+	uint64_t from, bytes; /* a range in base */
 };
 
 /* ---- nodes ---- */
@@ -78,7 +78,7 @@ static uint64_t allowed_nodes(void)
 	return all.word[0];
 }
 
-/* The set bit number n, counted round and round. */
+/* The set bit number n, counted in a cycle. */
 static uint64_t nth_node(uint64_t nodes, uint64_t n)
 {
 	for (n %= (uint64_t)__builtin_popcountll(nodes); n; n--)
@@ -95,7 +95,7 @@ static int set_policy(int mode, uint64_t nodes)
 
 /* ---- touching ---- */
 
-/* Before Linux 5.14.  All kernels since have given an error there instead of a signal. */
+/* For kernels before Linux 5.14.  All later kernels return an error there instead of a signal. */
 static int touch_old(const struct step *s, uint64_t at, uint64_t bytes)
 {
 	volatile uint8_t *p = s->t->base + at;
@@ -105,7 +105,7 @@ static int touch_old(const struct step *s, uint64_t at, uint64_t bytes)
 	while ((err = posix_fallocate(s->t->fd, (off_t)(s->t->at + at), (off_t)bytes)) == EINTR)
 		;
 	for (i = 0; !err && i < bytes; i += s->t->unit)
-		p[i] = 0; /* a new file has nothing else */
+		p[i] = 0; /* a new file has nothing but zeros */
 	return err;
 }
 
@@ -118,8 +118,8 @@ static int touch_range(const struct step *s, uint64_t at, uint64_t bytes)
 	return errno == EFAULT || errno == ENOMEM ? ENOSPC : errno;
 }
 
-/* The first page of each huge one, then the huge pages that the kernel makes of them.  The kernel
- * may have none; and it collapses ranges with a page. */
+/* Touch the first page of each huge page, then have the kernel make the huge pages.  The kernel
+ * may have none; and it only collapses ranges that have a page. */
 static int touch_huge(const struct step *s, uint64_t at, uint64_t bytes)
 {
 	uint64_t i, whole = bytes & ~(HUGE - 1);
@@ -147,7 +147,7 @@ static int touch_in_turns(const struct step *s)
 
 	for (at = s->from; !err && at < s->from + s->bytes; at += n) {
 		n = MIN(each, s->from + s->bytes - at);
-		/* a full node has others to help out */
+		/* if a node is full, other nodes help out */
 		err = set_policy(MPOL_PREFERRED, nth_node(s->t->nodes, at / each));
 		if (!err)
 			err = touch_pages(s, at, n);
@@ -155,7 +155,7 @@ static int touch_in_turns(const struct step *s)
 	return err;
 }
 
-/* With the thread's own policy, which is as before afterwards. */
+/* With the thread's own policy, which is restored afterwards. */
 static int touch_by_policy(const struct step *s)
 {
 	struct node_mask before;
@@ -200,7 +200,7 @@ static int touch_all(struct touch *t)
 	uint32_t threads = t->pages->threads ? t->pages->threads : parallel_size();
 	struct step *steps;
 
-	/* small pools have work for several, too */
+	/* even small pools then have work for several threads */
 	while (n < threads && each > MAX(HUGE, t->unit)) {
 		each /= 2;
 		n = (t->bytes + each - 1) / each;
@@ -215,7 +215,7 @@ static int touch_all(struct touch *t)
 	return t->err;
 }
 
-/* The file's own, for the range that is mapped. */
+/* Set the file's own policy, for the range that is mapped. */
 static int set_file_policy(const struct touch *t)
 {
 	struct node_mask mask = { { t->nodes } };
@@ -345,10 +345,10 @@ int memory_make_pages(const struct segment *s, const struct memory *m, int fd, u
 	};
 	int err = segment_map_range(s, fd, at, t.bytes, PROT_READ | PROT_WRITE, &t.base);
 
-	if (err < 0) /* huge pages are promised when they are mapped */
+	if (err < 0) /* the kernel promises huge pages when they are mapped */
 		return t.unit > SHM_PAGE ? say(s, folder, &t, ENOSPC) : err;
 	madvise(t.base, t.bytes,
-		MADV_HUGEPAGE); /* by its maker alone, who is charged for all of it */
+		MADV_HUGEPAGE); /* only the maker asks, which is charged for all of them */
 	tell(&t, 0);
 	err = t.err ? t.err : touch_all(&t);
 	if (!err)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_file.h - what the sources of memory.h share and nobody else needs.
+/* memory_file.h - functions that the sources of memory.h share, and that no other file needs.
  *
- * The images of a pool are at `images` of the file that describes it, or, with a huge_dir, at the
- * beginning of a file of the same name in that folder of a hugetlbfs; then `images` is 0 and the
- * handle of part 0 is that file's path.  So the one name beside the cache's files leads to both.
+ * The images of a pool are at `images` of the file that describes it.  With a huge_dir they are at
+ * the beginning of a file of the same name in that folder of a hugetlbfs; then `images` is 0, and
+ * the handle of part 0 is that file's path.  So the one name beside the cache's files leads to
+ * both.
  * Tests: t/bytes/memory-file.t */
 #ifndef GPC_SEGMENT_MEMORY_FILE_H
 #define GPC_SEGMENT_MEMORY_FILE_H
@@ -12,41 +13,41 @@
 #include "bytes/memfile/memfile.h"
 
 #define MEMORY_SUFFIX 24                  /* bytes of "p", 16 digits and a final 0 */
-#define MEMORY_BYTES  ((uint64_t)1 << 62) /* more are none: sums of two do not wrap */
+#define MEMORY_BYTES  ((uint64_t)1 << 62) /* there are never more, so sums of two do not wrap */
 
 /* ---- memory.c ---- */
 
-/* Where part i is described; of i = nparts, the bytes of all but the images. */
+/* The place of part i's description; for i = nparts, the bytes of everything but the images. */
 uint64_t memory_entry_place(uint32_t nruns, uint32_t i);
-/* The bytes of all but the images: tables, and trailers if it has them. */
+/* The bytes of everything but the images: tables, and trailers if it has them. */
 uint64_t memory_tables(const struct memory *m);
 /* The bytes of the trailers, and of the seeds behind them. */
 uint64_t memory_trailers_bytes(uint32_t slots, uint32_t nsums);
 uint64_t memory_sum(const struct shm_memory *h, const struct shm_run *run);
-/* Map those pages of a file that have `bytes` bytes at `at`: ret is their address, ret_base and
+/* Map those pages of a file that have `bytes` bytes at `at`.  ret is their address; ret_base and
  * ret_bytes are for munmap. */
 int memory_map_tables(const struct segment *s, int fd, uint64_t at, uint64_t bytes,
 		      uint8_t **ret_base, uint64_t *ret_bytes, uint8_t **ret);
 
 void memory_suffix(uint64_t number, char ret[MEMORY_SUFFIX]);
-/* The number that a suffix is of; 0: it is none of a memory's. */
+/* The number in a suffix; 0: it is no suffix of a memory. */
 uint64_t memory_suffix_number(const char *suffix);
 /* Read header and runs of a file, ready or not, and check their sum: 0, -EBADMSG. */
 int memory_read_header(int fd, struct shm_memory *h, struct shm_run run[SHM_RUNS]);
 void memory_read_entry(int fd, uint32_t nruns, uint32_t i, struct shm_part *ret);
-/* The path that a handle has, if it is one that memory_make can have written for this number: the
- * file of that name, and its folder is in a hugetlbfs.  -EBADMSG. */
+/* The path in a handle, if memory_make() can have written it for this number: the file has that
+ * name, and its folder is in a hugetlbfs.  -EBADMSG. */
 int memory_huge_path(const struct segment *s, uint64_t number, const struct shm_part *part,
 		     char ret[SEGMENT_PATH]);
 
 /* ---- memory_pages.c ---- */
 
-/* Check what a caller asks for, and complete it: nodes 0 with a policy are all that the process may
- * use; the unit is of files in the folder, which is a hugetlbfs if there is a huge_dir. 
+/* Check a caller's request, and complete it: nodes 0 with a policy mean all nodes that the process
+ * may use.  The unit is that of files in the folder, which is a hugetlbfs if there is a huge_dir.
  * -EINVAL. */
 int memory_check_pages(const struct memory_pages *p, const char *folder, uint32_t *ret_numa,
 		       uint64_t *ret_nodes, uint32_t *ret_unit);
-/* Is there so much memory in that folder, for pages of these nodes (0: any)?  -ENOSPC. */
+/* Is there that much memory in that folder, for pages of these nodes (0: any)?  -ENOSPC. */
 int memory_check_room(const struct segment *s, const char *folder, uint64_t nodes, uint64_t bytes);
 /* Allocate and touch all pages of m's images, which are at `at` of fd, a file of that folder. */
 int memory_make_pages(const struct segment *s, const struct memory *m, int fd, uint64_t at,
@@ -54,7 +55,8 @@ int memory_make_pages(const struct segment *s, const struct memory *m, int fd, u
 
 /* ---- memory_remove.c ---- */
 
-/* For segment_visit(): remove a file of memory, locked or not, and whatever it says. */
+/* For segment_visit(): remove a file of memory, whether it is locked or not, and whatever it
+ * contains. */
 int memory_remove_named(const struct segment *s, const char *suffix, void *arg);
 
 #endif

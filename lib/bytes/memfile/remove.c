@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_remove.c - files of memory that are removed: with their pool, or because their maker
- * died.
+/* memory_remove.c - removes files of memory, with their pool, or because their maker has died.
  *
- * A pool names a number from the command that added it until it is FREE again, and that command is
- * carried out even when its peer has died meanwhile: so a number in a seat's request counts, too,
- * as long as that seat's ring has something left.
+ * A pool names a number from the command that added it until the pool is FREE again.  That command
+ * is carried out even if its peer has died meanwhile.  So a number in a seat's request counts,
+ * too, as long as that seat's ring has a command left.
  * Tests: t/bytes/memory-sweep.t t/bytes/memory-dies.t */
 #include "config.h"
 
@@ -59,7 +58,7 @@ static bool is_of_pool(const struct segment *s, uint64_t number)
 	return false;
 }
 
-/* Seats first: a command that is done by then has its pool. */
+/* The seats are read first: a command that is done by then has its pool. */
 static bool is_named(const struct segment *s, uint64_t number)
 {
 	uint32_t i;
@@ -75,7 +74,7 @@ static bool is_named(const struct segment *s, uint64_t number)
 
 /* ---- removing ---- */
 
-/* The file of huge pages first: its path stands in the other one. */
+/* The file of huge pages goes first, since its path is in the other file. */
 static int unlink_both(const struct segment *s, uint64_t number, int fd)
 {
 	char path[SEGMENT_PATH], suffix[MEMORY_SUFFIX];
@@ -114,7 +113,7 @@ int memory_remove(const struct segment *s, uint64_t number)
 	return err;
 }
 
-/* With the cache: whatever it is. */
+/* It goes with the cache, whatever it contains. */
 int memory_remove_named(const struct segment *s, const char *suffix, void *arg)
 {
 	uint64_t number = memory_suffix_number(suffix);
@@ -132,9 +131,9 @@ int memory_remove_named(const struct segment *s, const char *suffix, void *arg)
 
 /* ---- sweeping ---- */
 
-/* A cache that has lost its name must leave the files of the next cache of that name alone.  So
- * the header of a file tells its cache, and a file without one, or of an earlier cache, belongs
- * to the cache whose index has the name.  The caller has MEMORY_LOCK_MADE, which the next cache's
+/* A cache that has lost its name must not touch the files of the next cache of that name.  So the
+ * header of a file names its cache.  A file without a header, or of an earlier cache, belongs to
+ * the cache whose index has the name.  The caller has MEMORY_LOCK_MADE, which the next cache's
  * maker gives up only when that cache has the name. */
 static bool is_ours(const struct segment *s, const struct shm_memory *h)
 {
@@ -152,10 +151,10 @@ static bool is_used_vram(int fd)
 	       lock_test(fd, MEMORY_LOCK_USED) == 1;
 }
 
-/* With MEMORY_LOCK_MADE nobody can make a pool of it any more, and with MEMORY_LOCK_USED nobody can
- * begin to use it.  RAM needs no question: its bytes stay with processes that have them mapped.
- * VRAM that is used is not locked even for a moment: memory_find_used() would take it for one in
- * the making. */
+/* While we have MEMORY_LOCK_MADE nobody can make a pool of it any more, and while we have
+ * MEMORY_LOCK_USED nobody can begin to use it.  RAM needs no such check, since its bytes stay with
+ * processes that have them mapped.  VRAM that is used is not locked even for a moment, since
+ * memory_find_used() would take it for memory in the making. */
 static bool is_garbage(const struct segment *s, uint64_t number, int fd)
 {
 	struct shm_run run[SHM_RUNS];
@@ -189,7 +188,7 @@ void memory_sweep(const struct segment *s)
 	segment_visit(s, sweep, NULL);
 }
 
-/* ---- who has it still? ---- */
+/* ---- processes that still have it ---- */
 
 static int find_unnamed(const struct segment *s, const char *suffix, void *arg)
 {
