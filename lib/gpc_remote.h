@@ -10,11 +10,11 @@
  * One process loads it: the one that keeps the tiers of a cache, gpcd as a rule.  gpc_remote(7) has the
  * whole contract, and a plugin that is short enough to read.
  *
- *   value the bytes that a store keeps under a key: a header of GPC_REMOTE_HEADER bytes, in which
- *   gpc names the key and keeps checksums, and behind it the image of a block.  The image lies in
- *   the memory of the cache, in one piece as a rule: it is sent from there, and received there.  A
- *   store need not look at header and image.  It may keep the two apart, as long as they come back
- *   together.
+ *   value  the bytes that a store keeps under a key: a header of GPC_REMOTE_HEADER bytes, in which gpc
+ *          names the key and keeps checksums, and behind it the image of a block.  The image lies in
+ *          the memory of the cache, in one piece as a rule: it is sent from there and received there.
+ *          A store need not look at header and image.  It may keep the two apart, as long as they
+ *          come back together.
  *   key    GPC_REMOTE_KEY bytes at most, of [A-Za-z0-9._:-], with a 0 behind them.  Two nodes that share
  *          a key file, a layout and a version tag use the same keys for the same contents, so a second
  *          put of a key writes the same bytes.

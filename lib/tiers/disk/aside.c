@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* aside.c - a file that is ours and damaged makes room for a new one, and is kept under another name.
+/* aside.c - a damaged file of ours makes room for a new one, and is kept under another name.
  *
  *   the file at the name                           with DISK_ASIDE    without
  *   sound                                          used               used
@@ -10,9 +10,9 @@
  *   of another user, locked, no regular file       refused            refused
  *
  * Nothing is changed before disk_begin.  There the damaged file, whose lock is kept, gets the
- * first free name of a few, and an empty file gets the old name.  If that cannot become a disk
- * file, it goes again, and the damaged file has its name back.  A process that dies in between
- * leaves an empty file, or none, beside the damaged one's new name.
+ * first free name of a few, and an empty file gets the old name.  If the empty file cannot become
+ * a disk file, it is removed, and the damaged file gets its name back.  A process that dies in
+ * between leaves the damaged file under its new name, and an empty file or none under the old one.
  * Tests: t/tiers/aside.t t/daemon/disk-aside.t */
 #include "config.h"
 
@@ -36,14 +36,14 @@ static void name_aside(const struct disk *d, uint32_t i, char *ret, size_t room)
 		snprintf(ret, room, "%s.bad", d->path);
 }
 
-/* Never over a file that is there; -1 and errno. */
+/* It never replaces an existing file; -1 and errno. */
 static int rename_to_free(const char *from, const char *to)
 {
 	struct stat st;
 
 	if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE))
 		return 0;
-	if (errno != EINVAL && errno != ENOSYS) /* file systems that know no such rename */
+	if (errno != EINVAL && errno != ENOSYS) /* there are file systems without such a rename */
 		return -1;
 	if (!lstat(to, &st)) {
 		errno = EEXIST;
@@ -77,7 +77,7 @@ static void move_back(struct disk *d)
 			d->path, strerror(errno));
 }
 
-/* Locked before it has a byte. */
+/* The new file is locked before it has a byte. */
 static int make_new(const struct disk *d, int *ret)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };

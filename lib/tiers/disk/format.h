@@ -16,17 +16,18 @@
  * So a file grows at its end, and nothing in it moves.  All numbers are little endian.
  *
  * The headers are the truth.  A block is there when the header of its slot has a good checksum,
- * names this file and this slot, and is of the epoch of the superblock; its bytes count when they
- * have the header's checksum, and are of the structure that is wanted, which `seed` tells
- * (index/base/sums.h).  All else is a miss.  A header of zeros is of a free slot.
+ * names this file and this slot, and has the epoch of the superblock.  Its bytes count if they
+ * have the header's checksum and the wanted structure, which `seed` names (index/base/sums.h).
+ * Anything else is a miss.  A header of zeros marks a free slot.
  *
- * Version 1 had headers with another magic, and nothing of seed and word.  Such a file becomes one
- * of version 2 when it is opened, and its headers stay until their slots are written.  A superblock
- * of version 1 beside one of version 2 is what a death in the middle of that leaves: both are good.
+ * Version 1 had headers with another magic, without seed and word.  Such a file becomes one of
+ * version 2 when it is opened, and its headers stay until their slots are written.  A death in the
+ * middle of that leaves a superblock of version 1 beside one of version 2: both are good.
  *
- * Order of a write: the header becomes zeros; the image; the note; the header.  A process
- * that dies in between leaves a slot that is free.  A machine that dies may lose any of them,
- * for none is synced; then the header and the image do not agree, and checksums tell.
+ * The order of a write is this: the header becomes zeros; then the image is stored, then the note,
+ * then the header.  A process that dies in between leaves a free slot.  A machine that dies may
+ * lose any of these stores, since none is synced.  Then the header and the image do not agree, and
+ * the checksums show it.
  *
  * Two superblocks.  B is written first; A only when B is on the disk.  So one of them is whole at
  * any time, and all that was acknowledged is in both.
@@ -104,13 +105,13 @@ _Static_assert(sizeof(struct disk_header) == DISK_HEADER_BYTES, "header layout")
 _Static_assert(offsetof(struct disk_header, key) == 48, "header layout");
 _Static_assert(offsetof(struct disk_header, word) == 88, "header layout");
 _Static_assert(offsetof(struct disk_header, checksum) == 124, "header layout");
-/* A note, where its block has one; ntokens tokens of 4 bytes follow.  Only its writer knows its
+/* A note, if its block has one; ntokens tokens of 4 bytes follow.  Only its writer knows its
  * content: the file counts bytes. */
 #define DISK_NOTE_VERSION 1u
 struct disk_note {
 	uint32_t version;
 	uint32_t group; /* KV group */
-	/* ntokens: block_tokens of the cache that wrote it; 0: they are not there */
+	/* ntokens: block_tokens of the cache that wrote it; 0: it has no tokens */
 	uint32_t digest_bytes, ntokens;
 	uint8_t digest[32];
 };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io.c - whole transfers: interrupted ones and short ones go on, and direct ones get the alignment
- * that they need.
+/* io.c - whole transfers: interrupted and short ones are continued, and direct ones get the
+ * alignment that they need.
  *
  * With O_DIRECT, memory and lengths must be aligned.  Aligned pieces go directly; if an image
  * ends within a page, its end goes through a buffer; any other image goes through a buffer as a
  * whole.  It waits for its reads in this thread, so none arrives after the process has ended.
  *
- * Headers and notes are stored through a mapping of the file.  A write(2) of them would take the
- * inode's lock alone, hence wait for every direct write under way, and these for it.  The kernel
- * does the store, reading from a pipe: where the file was cut, or its page cannot be had, that is
- * an error and no signal.
+ * Headers and notes are stored through a mapping of the file.  A write(2) would take the inode's
+ * lock exclusively.  So it would wait for every direct write under way, and these would wait for
+ * it.  The kernel does the store, reading from a pipe.  If the file was cut, or its page is not
+ * available, that gives an error and no signal.
  * Tests: t/tiers/straight.t t/tiers/disk-faults.t t/tiers/disk-slots.t */
 #include "config.h"
 
@@ -25,7 +25,7 @@
 
 #include "index/base/fd.h"
 
-#define TRIES 8u /* without progress */
+#define TRIES 8u /* tries without progress */
 
 /* v without its first n bytes. */
 static void advance(struct iovec **v, uint32_t *count, size_t n)
@@ -47,7 +47,7 @@ int io_move(int fd, bool write, struct iovec *v, uint32_t n, uint64_t at, uint32
 	ssize_t got;
 	size_t whole;
 
-	advance(&v, &n, 0); /* empty ones */
+	advance(&v, &n, 0); /* skip empty pieces */
 	while (n) {
 		int most = (int)MIN(n, (uint32_t)IOV_MAX);
 
@@ -59,7 +59,7 @@ int io_move(int fd, bool write, struct iovec *v, uint32_t n, uint64_t at, uint32
 		if (!got && !write)
 			return -ENODATA;
 		whole = (size_t)got / align * align;
-		/* a page that the file ends in, or a device that stalls */
+		/* the file ends in this page, or the device stalls */
 		if (!whole && ++tries == TRIES)
 			return write ? -EIO : -ENODATA;
 		tries = whole ? 0 : tries;
@@ -90,10 +90,10 @@ void io_map(struct disk *d, int fd)
 	uint64_t bytes = disk_bytes(d, d->super.slots);
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 
-	/* Nothing is read ahead: pages of images have no place in the cache. */
+	/* Nothing is read ahead, since pages of images have no place in the page cache. */
 	posix_fadvise(d->fd, 0, 0, POSIX_FADV_RANDOM);
 	if (at == MAP_FAILED)
-		return; /* by write(2), then */
+		return; /* stores go by write(2) then */
 	madvise(at, bytes, MADV_RANDOM);
 	madvise(at, bytes, MADV_DONTFORK);
 	d->map = at;
@@ -133,7 +133,7 @@ static struct pipe *take_pipe(struct disk *d)
 	return p;
 }
 
-/* One that a store failed with has its bytes still. */
+/* If a store failed, its pipe still has bytes. */
 static void give_pipe(struct disk *d, struct pipe *p, bool good)
 {
 	if (!good) {
@@ -155,7 +155,7 @@ static int store_part(const struct pipe *p, const uint8_t *from, uint8_t *to, si
 	do
 		got = write(p->fd[1], from, n);
 	while (got < 0 && errno == EINTR);
-	if (got != (ssize_t)n) /* less than PIPE_BUF is never cut */
+	if (got != (ssize_t)n) /* a write of less than PIPE_BUF is never cut */
 		return -EIO;
 	do
 		got = read(p->fd[0], to, n);
@@ -223,7 +223,7 @@ void io_free_buffers(struct disk *d)
 
 /* ---- images ---- */
 
-/* Between the caller's pieces and a buffer: bytes from `from` on. */
+/* Copy between the caller's pieces and a buffer: bytes from `from` on. */
 static void gather(const struct iovec *iov, uint32_t n, uint8_t *buffer, uint64_t from,
 		   bool scatter)
 {
@@ -243,8 +243,8 @@ static void gather(const struct iovec *iov, uint32_t n, uint8_t *buffer, uint64_
 	}
 }
 
-/* How an image goes: `v` is what the system gets.  tail: bytes of it that go through the buffer, at
- * the image's end. */
+/* The way of an image.  `v` is what the system gets.  tail: the bytes at the image's end that go
+ * through the buffer. */
 struct way {
 	struct iovec few[8], *v;
 	uint32_t n;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* make.c - a file is made, grown, cut.
+/* make.c - a file is made, grown or cut.
  *
- *   made  a superblock that says UNMADE, the room, both superblocks.  A death before these leaves
- *   an empty file or one that says UNMADE: it holds nothing, and the next one makes it anew
- *   grown    the file ends where the superblocks say, what lies beyond is cut off first; room; headers of the last
- *            group that lie beyond are made free; superblocks
- *   cut      superblocks; the end.  A death in between leaves a longer file, which nobody reads
- *   cleared  with one of these, or alone: the same superblocks have another epoch
+ *   made     A superblock that says UNMADE is stored, the room is allocated, then both superblocks are
+ *            stored.  A death before that leaves an empty file, or one that says UNMADE.  It holds
+ *            nothing, and the next process makes it anew.
+ *   grown    The file ends where the superblocks say, since bytes beyond that are cut off first.  The
+ *            room is allocated; headers of the last group that lie beyond the old end are made free;
+ *            then the superblocks are stored.
+ *   cut      The superblocks are stored, then the end is cut off.  A death in between leaves a longer
+ *            file, whose end nobody reads.
+ *   cleared  With one of these, or alone: the same superblocks have another epoch.
  *
  * If superblocks cannot be written, both get their old bytes again.
  * Tests: t/tiers/disk-kills.t t/tiers/disk-power.t t/tiers/disk-files.t */
@@ -66,7 +69,7 @@ static uint64_t bytes_left(const struct disk *d)
 	return fstatvfs(d->fd, &fs) ? UNKNOWN : (uint64_t)fs.f_bavail * fs.f_frsize;
 }
 
-/* left: before any were asked for; a part of them may be taken by now. */
+/* left: the free bytes before any were allocated; a part of them may be taken by now. */
 static int refuse_room(const struct disk *d, int err, uint64_t bytes, uint64_t left)
 {
 	char there[48] = "";
@@ -85,7 +88,7 @@ static int refuse_room(const struct disk *d, int err, uint64_t bytes, uint64_t l
 		d->path, (unsigned long long)bytes, there);
 }
 
-/* Bytes that are given now are there when they are written. */
+/* Allocate the bytes: if that succeeds, they are there when they are written. */
 static int find_room(struct disk *d, uint64_t from, uint64_t to)
 {
 	uint64_t left = bytes_left(d);
@@ -122,7 +125,7 @@ static int set_end(struct disk *d, uint64_t end)
 		   : 0;
 }
 
-/* After an error, whose sentence stays: a part that cannot be cut off is never read. */
+/* It comes after an error, whose sentence stays.  A part that cannot be cut off is never read. */
 static void set_end_again(struct disk *d, uint64_t end)
 {
 	if (ftruncate(d->fd, (off_t)end) && d->log)
@@ -195,8 +198,8 @@ int make_file(struct disk *d)
 
 /* ---- other sizes ---- */
 
-/* As it was: both superblocks, and headers of the last group that no slot has, of before it was
- * cut.  Unreadable bytes tell nothing. */
+/* The old state: both superblocks, and those headers of the last group that no slot has, from
+ * before it was cut.  Unreadable bytes say nothing. */
 struct before {
 	struct disk_super at[2];
 	bool known[2];
@@ -219,7 +222,8 @@ static void read_before(const struct disk *d, bool grows, struct before *b)
 	b->rest = NULL;
 }
 
-/* Before the superblocks say more slots, else their blocks would come back. */
+/* It comes before the superblocks name more slots, since otherwise the blocks of these headers
+ * would come back. */
 static int clear_rest(struct disk *d, const struct before *b)
 {
 	static const struct disk_header none[DISK_GROUP];
@@ -246,7 +250,7 @@ static void stay_small(struct disk *d, const struct before *b, uint64_t slots, u
 
 static int grow(struct disk *d, const struct before *b, uint64_t old, uint64_t now)
 {
-	int err = set_end(d, old); /* old headers from before the cut would come back */
+	int err = set_end(d, old); /* old headers from before a cut would come back otherwise */
 
 	if (!err)
 		err = find_room(d, old, now);

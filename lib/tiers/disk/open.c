@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open.c - a file is opened, locked, found sound; begun; closed.
+/* open.c - a file is opened, locked, and checked; begun; and closed.
  *
- * Nothing is stored in it before disk_begin: a file that is refused is as it was.  Which damaged ones
- * make room for new ones: aside.c.
+ * Nothing is stored in it before disk_begin, so a refused file stays as it was.  aside.c says
+ * which damaged files make room for new ones.
  * Tests: t/tiers/disk-files.t t/tiers/aside.t */
 #include "config.h"
 
@@ -19,7 +19,7 @@
 
 static const uint8_t no_secret[16];
 
-/* ---- which file ---- */
+/* ---- the file ---- */
 
 static int refuse_open(const char *path)
 {
@@ -52,7 +52,7 @@ static int refuse_create(const char *path)
 	return refuse_open(path);
 }
 
-/* A name that is free becomes an empty file. */
+/* If the name is free, it becomes an empty file. */
 static int open_path(struct disk *d, const struct disk_options *opt)
 {
 	const int flags = O_RDWR | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
@@ -61,8 +61,8 @@ static int open_path(struct disk *d, const struct disk_options *opt)
 	if (d->fd >= 0 || errno != ENOENT || !(opt->flags & DISK_CREATE))
 		return d->fd >= 0 ? 0 : refuse_open(d->path);
 	d->fd = fd_open(d->path, flags | O_CREAT | O_EXCL, 0600);
-	d->created = d->fd >= 0 && !fchmod(d->fd, 0600); /* whatever the umask */
-	if (d->fd < 0 && errno == EEXIST)                /* somebody else makes it now */
+	d->created = d->fd >= 0 && !fchmod(d->fd, 0600); /* whatever the umask is */
+	if (d->fd < 0 && errno == EEXIST)                /* another process is making it now */
 		d->fd = fd_open(d->path, flags, 0);
 	return d->fd >= 0 ? 0 : refuse_create(d->path);
 }
@@ -84,14 +84,15 @@ static int check_kind(const struct disk *d, struct stat *st)
 	return 0;
 }
 
-/* For as long as the descriptor is open; of that file which has the name now. */
+/* The lock lasts as long as the descriptor is open.  It has to be on the file that has the name
+ * now. */
 static int lock_file(struct disk *d, const struct stat *st)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	struct stat named;
 
 	if (fcntl(d->fd, F_OFD_SETLK, &lock)) {
-		d->created = false; /* it is the other one's now */
+		d->created = false; /* it belongs to the other process now */
 		return errno == EAGAIN || errno == EACCES
 			       ? err_set(EBUSY,
 					 "%s is locked by another process that keeps a cache in "
@@ -104,7 +105,7 @@ static int lock_file(struct disk *d, const struct stat *st)
 	return 0;
 }
 
-/* ---- is it sound, and ours ---- */
+/* ---- is it sound, and ours? ---- */
 
 static int refuse_super(const char *path, enum super_look is, uint32_t version)
 {
@@ -213,7 +214,7 @@ static int open_unmade(struct disk *d, const struct disk_options *opt)
 	return 0;
 }
 
-/* slots: of the new one, where nobody asks for a number. */
+/* slots: of the new file, if nobody asks for a number. */
 static int open_aside(struct disk *d, const struct disk_options *opt, uint64_t slots)
 {
 	struct disk_options new = *opt;
@@ -282,7 +283,7 @@ static uint32_t find_align(int fd)
 	return DISK_PAGE;
 }
 
-/* Some file systems take the flag and refuse the transfer. */
+/* Some file systems accept the flag and refuse the transfer. */
 static bool can_read(int fd)
 {
 	void *page;
@@ -295,7 +296,7 @@ static bool can_read(int fd)
 	return got == (ssize_t)DISK_PAGE;
 }
 
-/* The same file, by a descriptor without the lock; -1: it has not got that name any more. */
+/* Open the same file by a descriptor without the lock; -1: the file has lost that name. */
 static int open_again(const struct disk *d, int flags)
 {
 	int fd = fd_open(d->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | flags, 0);
@@ -323,9 +324,9 @@ static void open_direct(struct disk *d)
 	d->direct = true;
 }
 
-/* A mapping keeps its descriptor's file open for as long as the memory of a process lives, and
- * that may outlive the process: on a machine with a GPU it did, by 17 to 100 ms.  So it is none
- * that has the lock. */
+/* A mapping keeps its descriptor's file open as long as the memory of the process exists.  That
+ * may outlive the process: on a machine with a GPU it did, by 17 to 100 ms.  So the mapping uses a
+ * descriptor without the lock. */
 static void map(struct disk *d)
 {
 	int fd = open_again(d, 0);
@@ -355,7 +356,8 @@ static void tell(const struct disk *d)
 			d->path);
 }
 
-/* The name of a new file is to be there after a loss of power; else it is a file that is gone. */
+/* Sync the folder, since the name of a new file has to be there after a loss of power; without it
+ * the file would be lost. */
 static void sync_folder(const char *path)
 {
 	char *folder = strdup(path), *slash = folder ? strrchr(folder, '/') : NULL;
@@ -382,7 +384,7 @@ static int open_file(struct disk *d, const struct disk_options *opt)
 		err = check_kind(d, &st);
 	if (!err)
 		err = lock_file(d, &st);
-	if (!err && fstat(d->fd, &st)) /* its length, now that nobody else may make it */
+	if (!err && fstat(d->fd, &st)) /* its length, since nobody else can make it now */
 		err = err_sys(0, "%s cannot be looked at", d->path);
 	if (!err)
 		err = open_super(d, opt, &st);
@@ -396,7 +398,7 @@ static int open_file(struct disk *d, const struct disk_options *opt)
 	return err ? err_set(-err, "threads for %s cannot be started", d->path) : 0;
 }
 
-/* Both superblocks are stored, so that a damaged one is whole again. */
+/* Both superblocks are stored, so a damaged one is whole again. */
 int disk_begin(struct disk *d, bool clear)
 {
 	int err = d->damaged ? aside_begin(d) : 0;
@@ -422,7 +424,7 @@ int disk_begin(struct disk *d, bool clear)
 	return 0;
 }
 
-/* A child that was just forked may have its copies still, and they share the lock. */
+/* A child that was just forked may still have copies of the descriptors, which share the lock. */
 static void unlock_file(const struct disk *d)
 {
 	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
@@ -455,7 +457,7 @@ void disk_close(struct disk *d)
 				disk_sync(d);
 		}
 		if (d->created && !d->made)
-			unlink(d->path); /* empty, and still locked */
+			unlink(d->path); /* the file is empty, and still locked */
 		io_unmap(d);
 		if (d->image_fd != d->fd)
 			fd_close(d->image_fd);

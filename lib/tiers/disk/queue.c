@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue.c - threads, and what waits for them.
+/* queue.c - threads, and the operations that wait for them.
  *
- * Reads go before writes, for somebody waits for a read.  Still one write goes after READS_IN_ROW
- * reads, so that each write ends.  With several threads one never writes, so that a read never
- * waits for all of them.  In that case there is a further thread, which never reads.  If a bad
- * place of the disk blocks all reads, writes go on, and so do acknowledgements of removals that
- * wait for a write.
+ * Reads go before writes, since somebody waits for a read.  Still one write goes after
+ * READS_IN_ROW reads, so that each write ends.  With several threads one never writes, so a read
+ * never waits for all of them.  In that case there is one more thread, which never reads.  So if a
+ * bad place of the disk blocks all reads, writes still go on, and so do acknowledgements of
+ * removals that wait for a write.
  *
- * A thread that takes an operation wakes one more if something is left.  A thread that submits in
- * done() looks at the queues itself, so none wakes for nothing behind a busy one.
+ * A thread that takes an operation wakes one more thread if there is another operation.  A thread
+ * that submits in done() looks at the queues itself, so no thread is woken in vain behind a busy
+ * one.
  *
- * The rate is one number: when the next write may begin.  Each write moves it on by the time that
- * its bytes take at that rate; a pause leaves it behind by the burst at most.
+ * The rate is one number: the time when the next write may begin.  Each write advances it by the
+ * time that its bytes take at that rate.  After a pause it lags behind the clock by the burst at
+ * most.
  * Tests: t/tiers/disk-queue.t */
 #include "config.h"
 
@@ -69,7 +71,7 @@ uint64_t disk_turn(struct disk *d)
 	return turn;
 }
 
-/* ---- whose turn it is; with the lock held ---- */
+/* ---- which operation is next; with the lock held ---- */
 
 static bool may_write(const struct disk *d, uint64_t now)
 {
@@ -87,11 +89,11 @@ static struct disk_queue *queue_of(struct disk *d, const struct disk_op *op)
 	return op->kind == DISK_READ ? &d->reads : &d->writes;
 }
 
-/* The disk whose thread this is: it looks for the next one itself, after done(). */
+/* The disk that this thread belongs to: after done() it looks for the next operation itself. */
 static __thread struct disk *mine;
 
-/* A sleeping thread could take a waiting operation, or wait for the turn of a write: then none
- * does. */
+/* Wake a sleeping thread that could take a waiting operation.  If none could, wake one that can
+ * wait for the turn of a write, unless one already does. */
 static void wake_one(struct disk *d, uint64_t now)
 {
 	bool write = d->writes.n && d->writes.running < d->most_writing;
@@ -213,7 +215,7 @@ int queue_start(struct disk *d, const struct disk_options *opt)
 
 	if (n < 0)
 		return n;
-	worker_lock(&d->worker); /* fewer threads do; none has begun anything */
+	worker_lock(&d->worker); /* fewer threads are enough; none of them has begun an operation */
 	d->most_waiting = opt->queue ? opt->queue : 256;
 	d->rate = opt->write_rate;
 	d->burst_ns = burst_ns(d->rate, opt->write_burst);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scan.c - all blocks that a file has, parents first.
  *
- * Headers are read a group at a time; if the disk refuses a page of them, a page at a time, so
- * that the other pages are not lost.  Such a page is written anew, free: its blocks are lost, and
- * a page that could be read again later would bring removed keys back.  Parts of the file that
- * were never written are passed over.
+ * Headers are read a group at a time.  If the disk refuses a page of them, the group is read page
+ * by page, so that the other pages are not lost.  The refused page is written anew, with free
+ * slots.  Its blocks are lost, and if it could be read again later, it would bring removed keys
+ * back.  Parts of the file that were never written are passed over.
  * Tests: t/tiers/disk-scan.t t/tiers/disk-faults.t t/tiers/disk-slots.t */
 #include "config.h"
 
@@ -54,7 +54,7 @@ static int look_at(struct disk *d, const struct disk_header *h, uint64_t first, 
 	return err == -ENOMEM ? err : 0;
 }
 
-/* Nothing was ever written between the two. */
+/* Is it certain that nothing was ever written there? */
 static bool is_hole(const struct disk *d, uint64_t from, uint64_t bytes)
 {
 	off_t data = lseek(d->fd, (off_t)from, SEEK_DATA);
@@ -62,9 +62,9 @@ static bool is_hole(const struct disk *d, uint64_t from, uint64_t bytes)
 	return data < 0 ? errno == ENXIO : (uint64_t)data >= from + bytes;
 }
 
-/* ---- what becomes free ---- */
+/* ---- headers that become free ---- */
 
-#define OWED_PAGE (1ull << 63) /* all headers of the page of this one */
+#define OWED_PAGE (1ull << 63) /* all headers of the page that has this one */
 
 static int owe(struct disk *d, uint64_t what)
 {
@@ -82,7 +82,7 @@ static int owe(struct disk *d, uint64_t what)
 	return 0;
 }
 
-/* Its content is unknown; if it cannot be written, no removal is acknowledged. */
+/* The page's content is unknown.  If the page cannot be written, no removal is acknowledged. */
 static void free_page(struct disk *d, uint64_t first)
 {
 	static const uint8_t page[DISK_PAGE];
@@ -121,7 +121,7 @@ void scan_owed(struct disk *d)
 	d->nowed = d->owed_room = 0;
 }
 
-/* ---- what is there ---- */
+/* ---- blocks that are there ---- */
 
 static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, uint32_t n,
 			struct scanned *f)
@@ -153,7 +153,8 @@ static int look_at_group(struct disk *d, uint64_t first, uint64_t end, struct di
 	return look_at(d, h, first, n, f);
 }
 
-/* Parents are less deep than their children.  If a key is there twice, the last one comes first. */
+/* Parents are less deep than their children.  If a key is there twice, the later write comes
+ * first. */
 static int compare(const void *a, const void *b)
 {
 	const struct disk_slot *s = a, *t = b;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slot.c - one block: written, read, looked at, forgotten.
  *
- * A write frees the header before it touches the image, and stores the header when all else is in
- * the file.  The page cache keeps that order for every other process; what a loss of power makes of
- * it, checksums tell.
+ * A write frees the header before it touches the image, and stores the header last.  The page
+ * cache keeps that order for every other process.  After a loss of power the checksums show what
+ * is missing.
  * Tests: t/tiers/disk-faults.t t/tiers/disk-slots.t t/tiers/disk-kills.t t/tiers/disk-power.t
  *   t/bytes/seals.t */
 #include "config.h"
@@ -25,7 +25,7 @@ static uint32_t checksum(const struct disk_header *h)
 	return crc32c(0, h, offsetof(struct disk_header, checksum));
 }
 
-/* Version 1 knew no structures: its bytes are for pools without a seed. */
+/* Version 1 did not know structures: its bytes are for pools without a seed. */
 static bool sum_of(const struct disk *d, const struct disk_header *h, struct image_sum *ret)
 {
 	*ret = (struct image_sum){ h->crc, h->seed, h->word };
@@ -63,8 +63,8 @@ int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 	return h->epoch == load_relaxed(&d->epoch) ? 0 : -ESTALE;
 }
 
-/* The slot's header: as slot_check(), but that an older epoch is no block; or an error of the
- * file. */
+/* The slot's header, checked as by slot_check(), except that an older epoch means no block; or an
+ * error of the file. */
 static int read_header(struct disk *d, uint64_t slot, struct disk_slot *ret)
 {
 	struct disk_header h;
@@ -81,7 +81,7 @@ static int clear_header(struct disk *d, uint64_t slot)
 	return io_store(d, &zeros, sizeof(zeros), disk_header_at(d, slot));
 }
 
-/* Anything but zeros. */
+/* Clear the header unless it is all zeros. */
 static int clear_if_used(struct disk *d, uint64_t slot)
 {
 	struct disk_header h;
@@ -94,7 +94,7 @@ static int clear_if_used(struct disk *d, uint64_t slot)
 
 /* ---- write ---- */
 
-/* Unless a clear came meanwhile: with its epoch this block would count as a later one. */
+/* Not if a clear came meanwhile: with the clear's epoch this block would count as a later one. */
 static int store_header(struct disk *d, struct disk_slot *s, uint64_t epoch)
 {
 	struct disk_header h = {
@@ -188,7 +188,7 @@ int disk_note(struct disk *d, const struct disk_slot *what, void *note)
 	return read_note(d, what, note);
 }
 
-/* Whole pages of notes, so no page of an image comes to the page cache. */
+/* It reads whole pages of notes, so no page of an image gets into the page cache. */
 void disk_note_ahead(struct disk *d, uint64_t slot)
 {
 	uint64_t first = slot - slot % DISK_GROUP;
@@ -214,10 +214,10 @@ static int run_read(struct disk *d, struct disk_op *op)
 	return err;
 }
 
-/* ---- what goes away ---- */
+/* ---- blocks that go ---- */
 
-/* A header that could not be freed would outlive the next sync: nothing is acknowledged then.  In
- * a file that was cut it is gone. */
+/* A header that could not be freed would outlive the next sync, so nothing is acknowledged then.
+ * In a file that was cut the header is gone. */
 int disk_free(struct disk *d, uint64_t slot)
 {
 	int err = slot < d->super.slots ? clear_if_used(d, slot) : -EINVAL;

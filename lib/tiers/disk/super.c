@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* super.c - the two superblocks: the valid one, the epoch, the file's clock, and syncs.
  *
- * B is stored and synced before A is touched, so one is always whole.  Both have all that was
- * acknowledged: later damage of one takes nothing back.
+ * B is stored and synced before A is touched, so one is always whole.  Both have everything that
+ * was acknowledged, so later damage of one takes nothing back.
  * Tests: t/tiers/disk-clock.t t/tiers/disk-power.t t/tiers/aside.t t/tiers/disk-kills.t
  *   t/tiers/disk-faults.t t/tiers/disk-files.t */
 #include "config.h"
@@ -18,7 +18,7 @@
 #include "index/base/crc.h"
 #include "index/base/fd.h"
 
-#define SAVE_NS (60ull * 1000000000) /* between two notes of the clock */
+#define SAVE_NS (60ull * 1000000000) /* the time between two notes of the clock */
 
 static uint64_t now_of(clockid_t clock)
 {
@@ -66,7 +66,7 @@ static enum super_look look_short(const struct disk_super *s)
 	return s->magic == DISK_MAGIC ? SUPER_BAD : look(s);
 }
 
-/* Another version is only believed if both are bad: it may be a flipped bit. */
+/* Another version is believed only if both are bad, since it may be a flipped bit. */
 static enum super_look worse(const enum super_look is[2])
 {
 	static const enum super_look order[] = { SUPER_UNREAD, SUPER_VERSION, SUPER_ENDIAN,
@@ -100,7 +100,7 @@ enum super_look super_read(int fd, struct disk_super *ret, bool *ret_mend, uint3
 	}
 	best = is[0] != SUPER_GOOD || (is[1] == SUPER_GOOD && s[1].generation > s[0].generation);
 	*ret = s[best];
-	ret->version = DISK_VERSION; /* the next one that is written is */
+	ret->version = DISK_VERSION; /* the next superblock that is written has this version */
 	*ret_mend = is[!best] != SUPER_GOOD;
 	return SUPER_GOOD;
 }
@@ -119,7 +119,8 @@ int super_store(struct disk *d, uint64_t at)
 	return io_write(d->fd, s, sizeof(*s), at);
 }
 
-/* Bytes that a failed sync could not write are gone, and the next sync does not report them. */
+/* If a sync fails, the bytes that it could not write are gone, and the next sync does not report
+ * them. */
 static int sync_now(struct disk *d)
 {
 	int err;
@@ -153,8 +154,8 @@ int super_commit(struct disk *d)
 	return err;
 }
 
-/* Above every epoch that an earlier opening may have given, for headers of a clear that was lost
- * with the power may be on the disk. */
+/* The epoch is above every epoch that an earlier opening may have given.  The disk may have
+ * headers of a clear that was lost with the power. */
 void super_next_epoch(struct disk *d)
 {
 	d->super.epoch = MAX(d->super.epoch + 1, d->super.opens << 32);
@@ -174,7 +175,7 @@ uint64_t disk_now(const struct disk *d)
 	return d->clock_base + (now_of(CLOCK_BOOTTIME) - d->boot_base);
 }
 
-/* Which boot of the machine this is; zeros where the system does not tell. */
+/* An id of the machine's present boot; zeros if the system does not tell. */
 static void read_boot(uint8_t ret[16])
 {
 	char text[64] = "";
@@ -216,7 +217,7 @@ void super_clock_start(struct disk *d)
 	memcpy(s->boot, boot, 16);
 }
 
-/* Only B, and not synced: A is whole and has the same epoch. */
+/* Only B is stored, without a sync: A is whole and has the same epoch. */
 void super_clock_save(struct disk *d)
 {
 	if (disk_now(d) - load_relaxed(&d->clock_saved) < SAVE_NS ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batch.c - exists, get, put and remove of blocks: keys and headers made, the plugin asked, its
- * answers verified and counted.  Images go to and come from where they lie; only headers are made
- * here.
+/* batch.c - exists, get, put and remove of blocks: keys and headers are made, the plugin is asked,
+ * its answers are verified and counted.  Images are sent from their place in memory, and received
+ * there; only headers are made here.
  * Tests: t/tiers/comes-back.t t/tiers/lane-lost.t t/tiers/late-put.t t/tiers/remote-folder.t */
 #include "config.h"
 
@@ -32,8 +32,8 @@ static void name_item(const struct remote *r, struct batch *b, uint32_t i, const
 	item->result = -EIO;
 }
 
-/* The list of pieces belongs to the batch: a LOST plugin may read it long after the caller has
- * gone. */
+/* The list of pieces belongs to the batch, since a LOST plugin may read it long after the caller
+ * has gone. */
 static bool give_places(const struct remote *r, struct batch *b, const struct remote_block *block,
 			uint32_t n)
 {
@@ -95,8 +95,8 @@ static int verify(struct remote *r, struct batch *b, uint32_t i, struct remote_b
 	return 0;
 }
 
-/* A wrong value would be wrong again, for every node.  So there is time for that, even where the
- * get has used it up. */
+/* A wrong value would be wrong again, for every node, so it is removed.  There is time for that
+ * even if the get has used it up. */
 static void remove_wrong(struct remote *r, uint32_t lane, const struct remote_block *block,
 			 uint32_t n, uint64_t deadline_ns)
 {
@@ -120,14 +120,14 @@ static uint32_t get_batch(struct remote *r, uint32_t lane, struct remote_block *
 	if (batch_is_mine(r, lane, n)) {
 		for (i = 0; i < n; i++)
 			name_item(r, b, i, &block[i].key);
-		memset(b->header, 0, n * sizeof(b->header[0])); /* none that was there before */
+		memset(b->header, 0, n * sizeof(b->header[0])); /* no header is left from before */
 		if (give_places(r, b, block, n))
 			batch_ask(r, r->plugin.own.get, lane, n, deadline_ns);
 		else
 			batch_answer(b, n, -EIO);
 	}
 	for (i = 0; i < n; i++) {
-		bool told = b->result[i] == -EBADMSG; /* counted already */
+		bool told = b->result[i] == -EBADMSG; /* it is counted already */
 
 		block[i].result = verify(r, b, i, &block[i]);
 		hits += block[i].result == 0;
@@ -181,7 +181,7 @@ static uint64_t *unsure(struct remote *r)
 }
 
 /* The time of a put that no fence can end is stored before the put, since this process may be
- * killed before the answer.  Returns what stood there. */
+ * killed before the answer.  Returns the previous value. */
 static uint64_t begin_unfenced(struct remote *r)
 {
 	uint64_t before = load_relaxed(unsure(r));
@@ -279,7 +279,7 @@ uint32_t remote_exists(struct remote *r, uint32_t lane, const gpc_key *keys, uin
 
 /* ---- remove ---- */
 
-/* If they could be fenced and cannot any more, a put may have been given up meanwhile. */
+/* If keys could be fenced and cannot be any more, a put may have been given up meanwhile. */
 static void note_fence(struct remote *r, const int32_t *result, uint32_t n)
 {
 	uint32_t i;
@@ -305,7 +305,7 @@ static void ask_fences(struct remote *r, uint32_t lane, const gpc_key *keys, uin
 	note_fence(r, results, n);
 }
 
-/* Keys whose fence stands, or that have none. */
+/* Remove keys whose fence stands, or that have none. */
 static uint32_t remove_batch(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,
 			     int32_t *results, uint64_t deadline_ns)
 {

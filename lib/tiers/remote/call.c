@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.c - the plugin called with a batch, in the lane's thread, and what came of it counted.
+/* call.c - calls the plugin with a batch, in the lane's thread, and counts the results.
  * Tests: t/tiers/lane-lost.t t/tiers/remote-folder.t */
 #include "config.h"
 
@@ -15,8 +15,9 @@
 #include "index/base/log.h"
 #include "index/base/order.h"
 
-#define CLOSE_NS     (5000 * NS_PER_MS)
-#define FULL_TOLD_NS (600000 * NS_PER_MS) /* between two lines of the log: it is full */
+#define CLOSE_NS (5000 * NS_PER_MS)
+/* the time between two log lines that the store is full */
+#define FULL_TOLD_NS (600000 * NS_PER_MS)
 
 int batch_open(struct remote *r)
 {
@@ -66,7 +67,7 @@ static void call_make(const struct remote *r, uint32_t lane, uint64_t deadline_n
 	ret->cancel_fd = r->cancel_fd;
 }
 
-/* ---- what came of it ---- */
+/* ---- results ---- */
 
 static uint64_t *counter_of(struct remote_state *c, int result)
 {
@@ -93,7 +94,8 @@ bool batch_failed(int result)
 	return result == -EIO || result == -ETIMEDOUT || result == -EHOSTDOWN || result == -EACCES;
 }
 
-/* Answers that are none of the contract are -EIO: a miss, whatever a plugin means by them. */
+/* An answer that the contract does not have counts as -EIO: a miss, whatever the plugin means by
+ * it. */
 int32_t batch_result(int32_t result)
 {
 	return result != 0 && result != -ENOENT && result != -EAGAIN && result != -ECANCELED &&
@@ -103,7 +105,7 @@ int32_t batch_result(int32_t result)
 		       : result;
 }
 
-/* Items that came to nothing, by cause; a key that the store does not have is no failure. */
+/* Count the failed items by cause.  A key that the store does not have is no failure. */
 static void count_failures(struct remote *r, const struct batch *b, uint32_t n, uint64_t ns)
 {
 	uint64_t now = clock_ns();
@@ -152,7 +154,7 @@ static const char *name_of(const struct remote *r, plugin_call call)
 				   : "remove";
 }
 
-/* The next answer to any question will be the same: a person has to know. */
+/* The next answer to any question will be the same, so a person has to know. */
 static void tell_refusal(struct remote *r, plugin_call call, const struct batch *b, uint32_t n)
 {
 	const struct gpc_remote_plugin *p = &r->plugin.own;
@@ -171,7 +173,7 @@ static void tell_refusal(struct remote *r, plugin_call call, const struct batch 
 			name_of(r, call));
 }
 
-/* May the plugin be asked?  A plugin with a tick knows by itself that a server is down. */
+/* May the plugin be asked?  A plugin with a tick knows itself whether a server is down. */
 static int may_ask(const struct remote *r)
 {
 	uint32_t state = load_relaxed(&r->state);
@@ -192,7 +194,7 @@ static void run_call(void *arg)
 	b->call(b->r->store, &b->with, b->item, b->n);
 }
 
-/* In the lane's thread; false: the lane is LOST, or nothing was called. */
+/* It runs in the lane's thread.  False: the lane is LOST, or nothing was called. */
 bool batch_call_plugin(struct remote *r, plugin_call call, uint32_t lane, uint32_t n,
 		       uint64_t deadline_ns)
 {
@@ -227,7 +229,7 @@ void batch_ask(struct remote *r, plugin_call call, uint32_t lane, uint32_t n, ui
 			b->result[i] = batch_result(b->item[i].result);
 	else
 		batch_answer(b, n, lane_is_lost(&b->lane) ? -EINPROGRESS : -EIO);
-	if (call != r->plugin.own.fence) /* which is asked again and again */
+	if (call != r->plugin.own.fence) /* fence is called again and again */
 		count_failures(r, b, n, clock_ns() - began);
 	tell_refusal(r, call, b, n);
 }

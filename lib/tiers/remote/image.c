@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image.c - headers of images in a remote store, made and verified.
+/* image.c - headers of images in a remote store: made and verified.
  * Tests: t/tiers/remote-image.t t/bytes/seals.t */
 #include "config.h"
 

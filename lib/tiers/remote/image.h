@@ -15,24 +15,24 @@
 
 #define IMAGE_MAGIC "gpcimg 1"
 
-/* Little-endian, as they lie in the store; offsets in gpc_remote(7). */
+/* Little-endian, as it lies in the store; gpc_remote(7) has the offsets. */
 struct image_header {
 	char magic[8];
 	uint64_t key[2], parent[2];
 	uint8_t fingerprint[32]; /* of the layout */
 	uint32_t depth, tag;
 	uint64_t bytes; /* of the image */
-	/* CLOCK_REALTIME of the machine that wrote it: for people, nothing is decided by it */
+	/* CLOCK_REALTIME of the machine that wrote it.  It is for people, and decides nothing */
 	uint64_t written_ns;
 	uint32_t crc;  /* CRC32C of the image, begun with seed (index/base/sums.h) */
-	uint32_t seed; /* 0: not told */
-	uint64_t word; /* the engine's own, of the image */
+	uint32_t seed; /* 0: unknown */
+	uint64_t word; /* the engine's own word about the image */
 	uint32_t reserved[3];
 	uint32_t header_crc; /* CRC32C of the 124 bytes before it */
 };
 _Static_assert(sizeof(struct image_header) == GPC_REMOTE_HEADER, "as plugins have it");
 
-struct image_what { /* what a header says, in host order */
+struct image_what { /* the content of a header, in host order */
 	gpc_key key, parent;
 	uint32_t depth, tag;
 	struct image_sum sum;
@@ -42,8 +42,8 @@ struct image_what { /* what a header says, in host order */
 
 void image_header_make(struct image_header *h, const struct image_what *w);
 /* 0, or -EBADMSG with the reason in *why: the header is damaged, or differs from `want` in key,
- * bytes or fingerprint.  -ENOENT: a good one of another structure than `want` has in sum.seed,
- * which another node uses. */
+ * bytes or fingerprint.  -ENOENT: the header is good, but has another structure than
+ * want->sum.seed, which another node uses. */
 int image_header_read(const struct image_header *h, const struct image_what *want,
 		      struct image_what *ret, const char **why);
 

@@ -5,7 +5,7 @@
 
 #include "tiers/remote/lane.h"
 
-/* No signal reaches a plugin: SIGPIPE stays pending here, where nobody takes it. */
+/* No signal reaches a plugin; SIGPIPE stays pending in this thread, which never takes it. */
 static uint64_t lane_step(struct worker *w)
 {
 	struct lane *l = w->arg;

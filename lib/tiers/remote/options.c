@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - NAME:word=value,word=value in its parts.  "\," is a comma of a value, "\\" a
- * backslash.
+/* options.c - splits NAME:word=value,word=value into its parts.  "\," is a comma of a value, "\\"
+ * a backslash.
  * Tests: t/tiers/remote-image.t */
 #include "config.h"
 
@@ -12,8 +12,8 @@
 #include "index/base/err.h"
 #include "tiers/remote/store.h"
 
-/* One option of the text, ended by a 0 in place of its comma; returns the text behind it; NULL:
- * none. */
+/* Get one option of the text, and put a 0 in place of its comma.  Returns the text behind it;
+ * NULL: there is none. */
 static char *split(char *text, struct gpc_remote_option *ret)
 {
 	char *to = text, *value = NULL;

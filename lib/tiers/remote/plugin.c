@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin.c - finds a plugin, checks who could have written it, loads it.
+/* plugin.c - finds a plugin, checks that nobody else could have written it, and loads it.
  *
- * Its code runs in the process that has all bytes of the cache.  So the file and its folder belong
- * to root or to this process's user, and nobody else may write there; then nobody else changes it
- * between the check and dlopen(3) either.
+ * Its code runs in the process that has all bytes of the cache.  So the file and its folder must
+ * belong to root or to this process's user, and nobody else may write there.  Then nobody else can
+ * change the file between the check and dlopen(3) either.
  * Tests: t/tiers/remote-plugins.t t/python/wheel.t */
 #include "config.h"
 
@@ -26,7 +26,8 @@ static bool is_name(const char *s)
 	return s[0] && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_-")];
 }
 
-/* In the folder gpc beside the library, which may be anywhere, or in that of configure's prefix. */
+/* It is looked for in the folder gpc beside the library, which may be anywhere, or in that of
+ * configure's prefix. */
 static int find_installed(const char *name, char *path, size_t room)
 {
 	Dl_info self;
@@ -107,7 +108,7 @@ static int check_file(const char *name, const char *path)
 	return check_writers(dir, &st);
 }
 
-/* Functions behind the end of its table are none. */
+/* Functions behind the end of the plugin's table do not exist. */
 static int take_table(struct plugin *p)
 {
 	const struct gpc_remote_plugin *t = p->table;

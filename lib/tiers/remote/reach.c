@@ -2,10 +2,10 @@
 /* reach.c - how far a chain of keys goes in the store, in two batches at most.
  *
  * A prompt can have more blocks than a batch has items.  The first batch asks for keys at equal
- * distances, the last one among them: where all are there the whole chain is taken to be.
- * Otherwise the second batch looks between the last present key and the first missing one.
- * Stores lose single keys at any time, so the answer is a hint, as `exists` of each key would be:
- * the get tells.
+ * distances, the last key among them.  If all of these are there, the whole chain counts as
+ * present.  Otherwise the second batch looks between the last present key and the first missing
+ * one.  Stores lose single keys at any time, so the answer is a hint, as `exists` of each key
+ * would be.  Only a get is certain.
  * Tests: t/tiers/remote-folder.t */
 #include "config.h"
 
@@ -13,8 +13,8 @@
 
 #include "tiers/remote/remote.h"
 
-/* The places lo .. hi - 1 in at most GPC_REMOTE_BATCH steps, the last one hi - 1.  Returns how
- * many. */
+/* Take the places lo .. hi - 1 in at most GPC_REMOTE_BATCH steps; the last one is hi - 1.  Returns
+ * their number. */
 static uint32_t places(uint32_t lo, uint32_t hi, uint32_t *at)
 {
 	uint32_t n = hi - lo, count = MIN(n, GPC_REMOTE_BATCH), i;
@@ -24,8 +24,8 @@ static uint32_t places(uint32_t lo, uint32_t hi, uint32_t *at)
 	return count;
 }
 
-/* Asks at these places: *ret_lo is behind the last key of the present row, *ret_hi the first
- * missing one. */
+/* Ask at these places.  *ret_lo is the place behind the present keys at the front, *ret_hi that of
+ * the first missing key. */
 static void narrow(struct remote *r, uint32_t lane, const gpc_key *keys, uint64_t deadline_ns,
 		   uint32_t *lo, uint32_t *hi)
 {

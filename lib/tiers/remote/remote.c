@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* remote.c - a store: opened, watched, stopped, closed.
  *
- * Findings of calls are stored relaxed: a call that does not see yet that the store is down costs
- * a deadline more, and nothing else depends on the order.
+ * Findings of calls are stored relaxed.  A call that does not see yet that the store is down costs
+ * one more deadline, and nothing else depends on the order.
  * Tests: t/tiers/lane-lost.t t/tiers/late-put.t t/tiers/remote-folder.t */
 #include "config.h"
 
@@ -27,10 +27,12 @@
 
 #define PAUSE_LEAST_NS (100 * NS_PER_MS)
 #define PAUSE_MOST_NS  (30000 * NS_PER_MS)
-#define TRUST_NS       (3000 * NS_PER_MS)  /* UP for so long, without a call, is UP */
-#define FENCE_NS       (10000 * NS_PER_MS) /* between two questions whether puts can be fenced */
+/* a store that is UP for this time, without a call, counts as UP */
+#define TRUST_NS (3000 * NS_PER_MS)
+/* the time between two questions whether puts can be fenced */
+#define FENCE_NS (10000 * NS_PER_MS)
 #define FORGET_NS \
-	(600000 * NS_PER_MS) /* without a lane that is lost: the next pause is short again */
+	(600000 * NS_PER_MS) /* if no lane was lost for this time, the next pause is short again */
 
 void store_say(struct remote *r, int level, const char *fmt, ...)
 {
@@ -56,7 +58,7 @@ static void pause_longer(struct remote *r)
 	uint64_t ns = r->pause_ns ? MIN(2 * r->pause_ns, PAUSE_MOST_NS) : PAUSE_LEAST_NS;
 
 	r->pause_ns = ns;
-	/* not all nodes at the same moment */
+	/* so that not all nodes try at the same moment */
 	r->next_ns =
 		clock_ns() + ns - ns / 4 + key_checksum(&r->next_ns, sizeof(r->next_ns)) % (ns / 2);
 }
@@ -80,8 +82,8 @@ void store_down(struct remote *r, const char *why)
 			  why);
 }
 
-/* An outage is logged once.  It is over when a call was answered, which not every plugin's tick
- * knows. */
+/* An outage is logged once.  It is over when a call was answered, since not every plugin's tick
+ * would know. */
 static void store_up(struct remote *r)
 {
 	uint64_t now = clock_ns();
@@ -119,7 +121,7 @@ void store_lost(struct remote *r, uint32_t lane, const char *call)
 		call);
 }
 
-/* Lanes that have come back. */
+/* Look for lanes that have come back. */
 static void look_for_lost(struct remote *r)
 {
 	uint64_t was = load_relaxed(&r->lost), is = 0, pause;
@@ -180,7 +182,8 @@ static int check_tag(const char *tag)
 	return 0;
 }
 
-/* "gpc1:TAG:LAYOUT:", where LAYOUT stands for fingerprint and size; the header has all of both. */
+/* "gpc1:TAG:LAYOUT:", where LAYOUT stands for fingerprint and size; the header has both in
+ * full. */
 static int make_prefix(struct remote *r)
 {
 	const char *tag = r->o.tag ? r->o.tag : "0";
@@ -402,7 +405,7 @@ void remote_tick(struct remote *r)
 	if (err == 0) {
 		store_up(r);
 	} else if (err < 0) {
-		text_clean(clean, sizeof(clean), why); /* a server may have had a hand in it */
+		text_clean(clean, sizeof(clean), why); /* the text may come from a server */
 		store_down(r, clean);
 	}
 	look_for_fence(r);
