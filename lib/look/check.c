@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check.c - gpc_check: are all invariants true?
  *
- * It looks at private copies, so it stops nobody and nothing can stop it.  A copy of a live cache
- * is taken while other processes work, hence it shows unfinished changes; the next copy shows
- * other ones, when the writer has gone on (check_pace.c).  So on a live cache a violation counts
- * when COPIES copies have it, the same line about the same words.  A dead cache does not change:
- * one copy, made when nobody lived any more.
+ * It looks at private copies, so it stops nobody, and nothing can stop it.  A copy of a live cache
+ * is taken while other processes work, so it shows unfinished changes.  The next copy is made when
+ * the writer has gone on (check_pace.c), and shows other ones.  So on a live cache a violation
+ * counts if COPIES copies have it: the same line about the same words.  A dead cache does not
+ * change, so one copy is enough, made when no process lives any more.
  * Tests: t/look/check-live.t t/look/check.t t/look/check-waits.t t/index/churn.t
  *   t/fuzz/segment.t */
 #include "config.h"
@@ -190,10 +190,10 @@ static void check_copy(struct check *k)
 	k->seed[1] = check_mix(k->seed[0], (uintptr_t)k->by_key);
 
 	check_files(k);
-	check_pools(k); /* finds the owner of each record: before the others */
+	check_pools(k); /* it finds the owner of each record, so it comes before the others */
 	check_memory(k);
 	check_control(k);
-	check_table(k); /* counts entries for check_records */
+	check_table(k); /* it counts entries for check_records */
 	check_records(k);
 	check_holds(k);
 	check_transfers(k);

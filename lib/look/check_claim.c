@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_claim.c - claims: the table of index/table/pending.h.
  *
- * The marks in the records are the truth; what the writer counts for a peer follows from them.  A
+ * The marks in the records are the truth, and the writer's counts for a peer follow from them.  A
  * killed writer leaves a number that its successor counts anew, and marks that the successor
- * ends: only a living writer is judged.
+ * ends.  So only a living writer is judged.
  * Tests: t/look/check-claims.t */
 #include "config.h"
 
@@ -57,7 +57,7 @@ static void check_one(struct check *k, uint32_t i)
 		bad_claim(k, i, "claimed, but a transfer has it");
 }
 
-/* Also for blocks in pools that are being removed: their claims end with the reservations. */
+/* Blocks in pools that are being removed count, too: their claims end with the reservations. */
 static uint32_t check_counts(struct check *k, struct claim *list)
 {
 	uint32_t i, n = 0, peers = k->s->header.geometry.max_peers;

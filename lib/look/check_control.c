@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_control.c - seats, sections, rings, reference cells, stamps: what peers write.
+/* check_control.c - seats, sections, rings, reference cells, stamps: the words that peers write.
  * Tests: t/look/check.t */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A child may have the lock of its dead parent: companion.c judges alike. */
+/* A child may have the lock of its dead parent: companion.c judges in the same way. */
 bool check_lives(const struct check *k, uint32_t peer)
 {
 	const struct shm_seat *seat = seg_seat(k->s, peer);
@@ -47,7 +47,7 @@ static void check_sections(struct check *k, uint32_t peer, bool seat_free)
 
 /* A leader is no companion of another peer.  Its seat is kept until its companions have gone, so
  * an empty seat, or a seat with another life, belongs to no leader.  But a companion that has
- * ended is still listed there, and so is one that has come too late, until it leaves. */
+ * ended is still listed there.  So is a companion that has come too late, until it leaves. */
 static void check_leader(struct check *k, uint32_t peer, const struct shm_seat *seat)
 {
 	uint32_t leader = seat->leader - 1;
@@ -88,7 +88,7 @@ static void check_seat(struct check *k, uint32_t peer)
 
 /* ---- reference cells ---- */
 
-/* A command that has no answer, or whose answer is not taken; or a section. */
+/* Has it a command without an answer, an answer that is not taken, or an open section? */
 static bool is_at_work(const struct check *k, uint32_t peer)
 {
 	const struct shm_seat *seat = seg_seat(k->s, peer);
@@ -103,15 +103,15 @@ static bool is_at_work(const struct check *k, uint32_t peer)
 	return any;
 }
 
-/* A column without its bit may have cells where its peer is in between the two, or has died there, or a
- * writer has (index/table/holders.c). */
+/* A column without its bit may have cells if its peer is between the two stores, or has died
+ * there, or if a writer has (index/table/holders.c). */
 static bool must_show(const struct check *k, uint32_t peer)
 {
 	return !(seg_shared(k->s)->holders[peer / 64] >> peer % 64 & 1) &&
 	       segment_writer_alive(k->s) && check_lives(k, peer) && !is_at_work(k, peer);
 }
 
-/* Cells of an empty seat, and of a seat that does not show that it may have any. */
+/* Check the cells of an empty seat, and of a seat whose bit says that it has none. */
 static void check_column(struct check *k, uint32_t peer)
 {
 	bool empty = seg_seat(k->s, peer)->state == SEAT_FREE;
@@ -136,8 +136,8 @@ static void check_cells(struct check *k)
 		check_column(k, i);
 }
 
-/* The tick was copied before the stamps: a newer stamp is older than the next copy's
- * tick. */
+/* The tick was copied before the stamps.  So a stamp that is newer than this tick is older than
+ * the next copy's tick. */
 static void check_stamps(struct check *k)
 {
 	uint64_t tick = seg_shared(k->s)->tick;

@@ -45,7 +45,7 @@ static void check_floor(struct check *k)
 			  st->drops_floor, st->drops, st->drops_head);
 }
 
-/* Only the first fault is reported: a wrong head makes each place a fault. */
+/* Only the first fault is reported, since a wrong head would make each place a fault. */
 void check_dropped(struct check *k)
 {
 	uint64_t head = seg_state(k->s)->drops_head, at, before = 0;

@@ -2,7 +2,7 @@
 /* check_hold.c - has every reservation an owner, and every cell a meaning?  The table of
  * index/peer/hold.h, line by line.
  *
- * Only for peers that live: what the dead were about to do ends with their seat.
+ * Only living peers are checked, since the unfinished work of dead ones ends with their seats.
  * Tests: t/look/check-holds.t t/look/check.t */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* The living peers; a peer whose ring is scribbled over is not judged further. */
+/* Find the living peers.  A peer whose ring is scribbled over is not judged any further. */
 static void look_for_peers(struct check *k)
 {
 	uint32_t p;
@@ -71,7 +71,7 @@ static void bad_hold(struct check *k, uint32_t record, uint32_t peer, const char
 		  (uint32_t)check_block(k, record), what, cell, peer);
 }
 
-/* Is it the owner's, which need not know of it? */
+/* Does the block belong to the pool's owner, which need not know of it? */
 static bool is_the_owners(const struct check *k, uint32_t record, uint32_t owner)
 {
 	const struct shm_pool *pool = seg_pool(k->s, k->pool_of[record]);
@@ -100,7 +100,7 @@ static void check_reservation(struct check *k, uint32_t i, const struct shm_reco
 			 "has it");
 }
 
-/* The value of a reservation, where there is none of this peer. */
+/* The cell has the value of a reservation, but the block is not reserved by this peer. */
 static void check_cell(struct check *k, uint32_t i, const struct shm_record *r, uint32_t peer)
 {
 	enum hold hold = hold_of(*seg_cell(k->s, i, peer));
@@ -116,7 +116,7 @@ static void check_cell(struct check *k, uint32_t i, const struct shm_record *r, 
 		bad_hold(k, i, peer, "neither reserved nor published, but its cell says so");
 }
 
-/* ... or more references than one peer can have. */
+/* ... or it has more references than one peer can have. */
 static void check_column(struct check *k, uint32_t peer)
 {
 	const uint16_t *cell = seg_cell(k->s, 0, peer);

@@ -50,7 +50,7 @@ static const char *look_at(struct check *k, const struct table *t, uint32_t buck
 	return memo_find(&t->m, words, key, other) < place ? "stands in its bucket twice" : NULL;
 }
 
-/* Returns how many places hold a value. */
+/* Returns the number of places that hold a value. */
 static uint64_t check_table_of(struct check *k, const struct table *t)
 {
 	uint64_t value[MEMO_WORDS], held = 0;
@@ -82,7 +82,7 @@ void check_memos(struct check *k)
 				     "these words are of another root" };
 	uint64_t counted = seg_state(k->s)->aliases, pairs = check_table_of(k, &aliases);
 
-	/* of a live cache the count is copied first */
+	/* in a live cache the count is copied first */
 	if (pairs > counted)
 		check_bad(k, check_mix(pairs, counted),
 			  "aliases: %" PRIu64 " pairs are stored, and the state counts %" PRIu64,

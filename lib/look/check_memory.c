@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_memory.c - the memory of pools: a READY pool that names a file must have it, and the two
- * must say the same.
+/* check_memory.c - the memory of pools: a READY pool that names a file must have that file, and
+ * the two descriptions must agree.
  * Tests: t/look/check-memory.t */
 #include "config.h"
 
@@ -39,7 +39,7 @@ static bool is_named_before(const struct check *k, uint32_t p, uint64_t memory)
 	return false;
 }
 
-/* Not to be opened here and now says nothing of the pool. */
+/* A file that cannot be opened here and now says nothing about the pool. */
 static bool is_damage(int err)
 {
 	return err == -ESTALE || err == -EBADMSG || err == -EACCES;

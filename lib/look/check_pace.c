@@ -1,36 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_pace.c - the copies of a live cache that count: the writer has gone on between them.
  *
- * A change of a writer is complete when its pass is over (w_pass_begin), after any time: a writer
- * without a processor stays in the middle of a change, and a stopped one stays there until it may
- * go on.  So the passed time proves nothing.
+ * A change of a writer is complete when its pass is over (w_pass_begin), and that may take any
+ * time.  A writer that gets no processor stays in the middle of a change, and a stopped one stays
+ * there until it may go on.  So the passed time proves nothing.
  *
  *   the writer                        its passes                   the copy
  *   --------------------------------  ---------------------------  ---------------------------------
- *   is dead                           any                          counts: nobody goes on with that pass
- *   is between two passes             even, before and behind the  counts: nothing of the writer is half
- *                                     copy the same                done
- *   is in a pass                      not those that stood behind  counts: what the last copy had half
- *                                     the last copy that counts    done is whole by now
- *   is in a pass                      as behind that copy, odd     is not made: it would show the same
- *                                                                  half again
- *   is in that pass for PATIENCE_NS,  the same                     none any more: -EAGAIN.  Damage cannot
- *   or is stopped in it                                            be told from what is half done
- *   repairs: it has just taken over   any                          waits for 2 s at most, as above then
+ *   is dead                           any                          counts: nobody goes on with that
+ *                                                                  pass
+ *   is between two passes             even, and the same before    counts: it has no unfinished change
+ *                                     and after the copy           of the writer
+ *   is in a pass                      not those after the last     counts: changes that were unfinished
+ *                                     copy that counts             in the last copy are complete now
+ *   is in a pass                      as after that copy, odd      is not made: it would show the same
+ *                                                                  unfinished change again
+ *   is in that pass for PATIENCE_NS,  the same                     is not made, and no other: -EAGAIN.
+ *   or is stopped in it                                            Damage cannot be told from an
+ *                                                                  unfinished change
+ *   repairs: it has just taken over   any                          waits for 2 s at most, then as above
  *
- * A relocation is over when a grace period is, and the writer has seen that in a pass, of which one that
- * rests has none.  A block with an entry in each of its buckets is not judged before the second
- * one (check_passes_over); a writer that does not serve for IDLE_NS has no such line.
+ * A relocation is over when a grace period is, and the writer sees that in a pass, which a resting
+ * writer does not make.  So a block with an entry in each of its buckets is not judged before the
+ * second pass (check_passes_over).  If a writer does not serve for IDLE_NS, such a block is not
+ * reported.
  *
- * Peers are not waited for.  Each store of a peer leaves what is sound (index/peer/hold.h), so one that
- * is stopped anywhere breaks nothing, and
+ * Peers are not waited for.  Each store of a peer leaves a sound state (index/peer/hold.h), so a
+ * peer that is stopped anywhere breaks nothing.  These states allow more:
  *
- *   a peer is                                  so of it
+ *   a peer is                                  so
  *   -----------------------------------------  -----------------------------------------------------
  *   in a section, or its answers not taken,    a cell may stand before the bit that shows the column
  *   or a command without answer in its ring
  *   a companion that has not joined            its leader may be anybody: it leaves its seat
- *   gone, with its lock or without             nothing: its seat is cleared when somebody looks
+ *   gone, with its lock or without             nothing of it counts: its seat is cleared when somebody
+ *                                              looks
  * Tests: t/look/check-waits.t t/look/check-writer.t */
 #include "config.h"
 
@@ -43,12 +47,14 @@
 #include "index/base/err.h"
 #include "index/segment/lockfile.h"
 
-#define RECOVERY_TRIES 40 /* of 50 ms, for a writer that has just taken over */
+#define RECOVERY_TRIES 40 /* tries of 50 ms each, for a writer that has just taken over */
 #define LOOK_MS        5
-#define STOPPED_NS     (500 * NS_PER_MS) /* of a stopped process: a debugger may stop it for long */
-#define PATIENCE_NS    (10000 * NS_PER_MS) /* of a process that gets no processor, or hangs */
-#define IDLE_NS        (5000 * NS_PER_MS)  /* twice as long as a writer sleeps, and more */
-#define PASSES_OVER    4ull                /* two of them */
+/* the wait for a stopped process: a debugger may stop it for long */
+#define STOPPED_NS (500 * NS_PER_MS)
+/* the wait for a process that gets no processor, or hangs */
+#define PATIENCE_NS (10000 * NS_PER_MS)
+#define IDLE_NS     (5000 * NS_PER_MS) /* more than twice the time that a writer sleeps */
+#define PASSES_OVER 4ull               /* the counter advances by this in two passes */
 
 static void pause_ms(uint32_t ms)
 {
@@ -58,7 +64,8 @@ static void pause_ms(uint32_t ms)
 		;
 }
 
-/* Pairs with (q) of index/table/state.h: a copy stands between two of these, each a read of the file. */
+/* Pairs with (q) of index/table/state.h: a copy is made between two of these calls, each a read of
+ * the file. */
 static uint64_t passes_now(const struct segment *s)
 {
 	uint64_t n;
@@ -74,7 +81,7 @@ static void wait_a_little(struct check *k, uint32_t ms)
 		pause_ms(ms);
 }
 
-/* The process that serves, as far as it has a seat. */
+/* Is the serving process stopped?  That is known only if it has a seat. */
 static bool writer_is_stopped(const struct segment *s)
 {
 	struct shm_state st;
@@ -90,7 +97,7 @@ static bool writer_is_stopped(const struct segment *s)
 	return seat.pid == st.writer_pid && identity_stopped(&who);
 }
 
-/* It is in the pass in which the last copy that counts has left it. */
+/* Is it in the pass in which the last copy that counts has left it? */
 static bool is_in_that_pass(const struct check *k, const struct segment *s)
 {
 	return k->passes_behind & 1 && passes_now(s) == k->passes_behind && segment_writer_alive(s);
@@ -160,7 +167,8 @@ static bool counts(struct check *k, const struct segment *s, bool alive)
 	return true;
 }
 
-/* The question for the living comes first: a cache may die behind a copy that shows it at work. */
+/* The living processes are looked for first, since a cache may die after a copy that shows it at
+ * work. */
 int check_next_copy(struct check *k, struct segment *s, bool (*is_live)(const struct segment *s))
 {
 	bool alive;

@@ -126,8 +126,8 @@ static bool same_key(const uint64_t a[2], const uint64_t b[2])
 	return a[0] == b[0] && a[1] == b[1];
 }
 
-/* The place of this key of this space: the record's number + 1, or 0 where it would
- * go.  The seed keeps a crafted segment from making this slow. */
+/* The place of this key of this space.  It has the record's number + 1, or 0 if the key would go
+ * there.  The seed keeps a crafted segment from making this slow. */
 static uint32_t *find_key(const struct check *k, const uint64_t key[2], uint32_t space)
 {
 	uint64_t i = check_mix(check_mix(key[0] ^ k->seed[0], key[1] ^ k->seed[1]), space);
@@ -147,7 +147,7 @@ static bool counts_as(const struct check *k, uint32_t record, uint32_t state)
 	       WORD_STATE(seg_record(k->s, record)->word) == state;
 }
 
-/* LIVE, and its key names it: not where that has moved to another block. */
+/* LIVE, and its key names it: the key has not moved to another block. */
 bool check_is_live(const struct check *k, uint32_t record)
 {
 	return counts_as(k, record, LIVE) && !(seg_record(k->s, record)->flags & REC_MOVED);
@@ -217,7 +217,7 @@ static void check_live(struct check *k, uint32_t i, const struct shm_record *r)
 	} else if ((entries & 15) > 1 || entries >> 4 > 1) {
 		bad_record(k, i, "two table entries of one bucket name it");
 	} else if (entries == 0x11 && !k->open_sections) {
-		/* a relocation; with an open section its grace period may last */
+		/* It is a relocation.  If a section is open, its grace period may last. */
 		k->unfinished = true;
 		if (!k->last || check_passes_over(k))
 			bad_record(k, i, "a table entry in each of its buckets names it");
@@ -265,8 +265,8 @@ static void check_record(struct check *k, uint32_t i)
 		check_live(k, i, r);
 }
 
-/* The writer's counts of its pools, from which gpc_pool_available() and others reckon.  A writer that
- * was killed leaves them wrong by a block, for its successor. */
+/* The writer's counts of its pools, which gpc_pool_available() and others use.  A writer that was
+ * killed leaves them wrong by one block, and its successor counts anew. */
 static void check_counts(struct check *k)
 {
 	struct {

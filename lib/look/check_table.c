@@ -24,7 +24,7 @@ static uint64_t witness(const struct probe_entry *e)
 	return check_mix(check_mix(e->w[0], e->w[1]), check_mix(e->w[2], e->w[3]));
 }
 
-/* record: the one that it names, or SHM_NO_RECORD.  Records live and die fast: each copy
+/* record: the one that the entry names, or SHM_NO_RECORD.  Records live and die fast, so each copy
  * of a live cache may show another life of the block under the same entry. */
 static void bad_entry(struct check *k, uint64_t entry, uint32_t record, const char *what)
 {
@@ -47,7 +47,7 @@ static struct probe_key key_of(const struct check *k, const struct shm_record *r
 	return probe_masked(r->key, k->mask[space].w, k->s->header.geometry.buckets);
 }
 
-/* Count an entry that names this record where it belongs. */
+/* Count an entry that names this record in its place. */
 static void count_entry(struct check *k, uint32_t record, bool second)
 {
 	uint8_t *n = &k->entries[record];
@@ -57,7 +57,7 @@ static void count_entry(struct check *k, uint32_t record, bool second)
 		*n = (uint8_t)(*n + one);
 }
 
-/* The entry's block is live: is the entry its own, and in its place? */
+/* The entry's block is live: does the entry have its key, and is it in a bucket of that key? */
 static void check_place(struct check *k, uint64_t entry, uint32_t record)
 {
 	const struct probe_entry *e = entry_at(k, entry);
@@ -93,7 +93,7 @@ static void check_entry(struct check *k, uint64_t entry)
 		bad_entry(k, entry, SHM_NO_RECORD, "names a block of no pool");
 		return;
 	}
-	/* a pool dies in one step, its entries after it */
+	/* a pool dies in one step, and its entries go after it */
 	if (!check_pool_ready(k, pool))
 		return;
 	if (!check_is_live(k, record))
@@ -129,8 +129,8 @@ static void compare_mirror(struct check *k, uint32_t i, const struct probe_entry
 	}
 }
 
-/* Its bytes are read after the table's: entries that differ because they just changed are
- * other entries in the next copy. */
+/* The mirror is read after the table.  Entries may differ since they have just changed; in the
+ * next copy these are other entries. */
 static void read_mirror(struct check *k, uint32_t i, const struct shm_mirror *m)
 {
 	uint64_t entries = (uint64_t)k->s->header.geometry.buckets * SHM_BUCKET, sequence = 0;
@@ -141,7 +141,7 @@ static void read_mirror(struct check *k, uint32_t i, const struct shm_mirror *m)
 
 	seg_copy_text(device, sizeof(device), m->device, sizeof(m->device));
 	if (hooks.mirror_find(device, &ops) < 0)
-		return; /* a device of another machine or build: not ours */
+		return; /* it is a device of another machine or build, which we cannot read */
 	mirror = malloc(entries * sizeof(*mirror));
 	if (!mirror) {
 		k->err = err_set(ENOMEM, "no memory to read mirror %u back", i);
@@ -149,7 +149,7 @@ static void read_mirror(struct check *k, uint32_t i, const struct shm_mirror *m)
 	}
 	err = ops->read(k->s, m, mirror, entries, &sequence);
 	if (err == -ESTALE && !segment_writer_alive(k->s))
-		sequence = UINT64_MAX; /* it went with its writer, as mirrors may */
+		sequence = UINT64_MAX; /* it has gone with its writer, as mirrors may */
 	else if (err)
 		check_bad(k, m->generation, "mirror %u: %s", i, gpc_last_error());
 	else if (sequence < m->flushed)
@@ -169,7 +169,7 @@ void check_mirrors(struct check *k)
 	uint32_t i;
 
 	for (i = 0; i < SHM_MIRRORS; i++) {
-		m = seg_mirror(k->s, i); /* of the copy, like the table */
+		m = seg_mirror(k->s, i); /* as it is in the copy, like the table */
 		if (m->state > MIRROR_RETIRED)
 			check_bad(k, 0, "mirror %u: state %u is none", i, m->state);
 		if (m->state != MIRROR_READY)

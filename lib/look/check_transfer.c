@@ -75,8 +75,8 @@ static void check_xfer(struct check *k, uint32_t peer, uint32_t channel)
 	}
 }
 
-/* Targets, counted by channel.  A writer that was killed leaves a number that its successor counts
- * anew. */
+/* Count the targets by channel.  A writer that was killed leaves a number that its successor
+ * counts anew. */
 static void check_left(struct check *k)
 {
 	uint32_t i, channel, n = k->s->header.geometry.max_peers * SHM_TRANSFERS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claims.c - the claimed keys, their peers, and the age of each claim.
+/* claims.c - the claimed keys, with their peers and ages.
  * Tests: t/index/claims.t t/tools/inspect-peers.t */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 
 #define BATCH 256u /* records that are read together */
 
-/* No count is kept of a peer's claims with a smaller number: `ahead` is 0 here. */
+/* The peer's ended claims with smaller numbers are not counted, so `ahead` is 0 here. */
 static void fill(const struct segment *s, const struct shm_record *r, gpc_block block,
 		 struct gpc_claim *ret)
 {
@@ -43,12 +43,13 @@ static bool is_still(const struct segment *s, uint32_t record, const struct shm_
 {
 	struct shm_record now;
 
-	order_fence(); /* the copy before the second look */
+	order_fence(); /* the fields are copied before the second look */
 	seg_peek_index(s, s->at.record + (uint64_t)record * sizeof(now), &now, sizeof(now));
 	return is_claim(&now) && now.word == r->word && now.parent[1] == r->parent[1];
 }
 
-/* From slot *at of the pool on: how many, and *at behind the last that was looked at. */
+/* From slot *at of the pool on: returns the number of claims, and *at behind the last slot that
+ * was looked at. */
 static uint32_t walk_pool(const struct segment *s, uint32_t pool, uint32_t *at, uint32_t slots,
 			  uint32_t first, struct gpc_claim *out, uint32_t n)
 {
@@ -68,7 +69,7 @@ static uint32_t walk_pool(const struct segment *s, uint32_t pool, uint32_t *at, 
 	return got;
 }
 
-/* The cursor is pool << 32 | slot, of the next one to be looked at. */
+/* The cursor is pool << 32 | slot, for the next slot to look at. */
 static uint32_t walk(const struct segment *s, uint64_t *cursor, struct gpc_claim *out, uint32_t n)
 {
 	uint32_t pool = (uint32_t)(*cursor >> 32), at = (uint32_t)*cursor, got = 0, first, slots;
@@ -98,6 +99,7 @@ GPC_EXPORT int gpc_claim_walk(gpc *c, uint64_t *cursor, struct gpc_claim *out, u
 	if (err < 0)
 		return err;
 	got = walk(&c->seg, cursor, out, n);
-	cut = segment_check_index(&c->seg); /* after the reads: they were whole */
+	/* it is checked after the reads, which were whole then */
+	cut = segment_check_index(&c->seg);
 	return cut < 0 ? cut : (int)got;
 }

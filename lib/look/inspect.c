@@ -8,7 +8,7 @@
 #include "look/inspect.h"
 #include "index/segment/lockfile.h"
 
-#define STABLE_TRIES 64 /* of a copy that a writer may be changing */
+#define STABLE_TRIES 64 /* tries of a copy that a writer may be changing */
 
 int inspect_room(const void *ret, const char *what)
 {
@@ -43,8 +43,8 @@ static bool same_owner(const struct shm_seat *a, const struct shm_seat *b)
 
 /* Every owner has an incarnation of its own, stores it before TAKEN (a), and its state is cleared
  * before FREE (S).  So two looks that see the same owner see no other one between.  Its state is
- * of the second look, which comes after the look at the lock: a process stores LEFT before its
- * lock goes. */
+ * that of the second look, which comes after the look at the lock: a process stores LEFT before
+ * its lock goes. */
 bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own, struct inspect_peer *ret)
 {
 	enum {
@@ -74,7 +74,7 @@ bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own, struct i
 		if (same_owner(&ret->seat, &after))
 			return true;
 	}
-	return true; /* scribbled over all the time: as good as any */
+	return true; /* it is scribbled over all the time, so this is as good as any */
 }
 
 struct pool_span inspect_span(const struct segment *s, uint32_t pool)

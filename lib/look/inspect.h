@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspect.h - what the sources of inspect/ have in common.  They look at a cache from outside:
- * they write nothing into the segments, so recency and statistics stay as they are.
+/* inspect.h - declarations that the sources of look/ share.  They look at a cache from outside.
+ * They write nothing into the segments, so recency and statistics stay as they are.
  *
  * The pages in front of the table and the rings (state, pools, mirrors, tallies, seats, sections)
  * are read as they are now: index/segment/peek.h.  Calls that need the table or records of a
@@ -11,20 +11,20 @@
 #include "index/peer/handle.h"
 #include "index/segment/peek.h"
 
-/* The process on a seat, and its counters, all of one owner of the seat. */
+/* The process on a seat, and its counters; all of them are of one owner of the seat. */
 struct inspect_peer {
-	struct shm_seat seat; /* up to `in_use` */
+	struct shm_seat seat; /* copied up to `in_use` */
 	uint32_t nsections;
 	struct shm_section section[SHM_SECTIONS];
 	struct shm_tally tally;
 	bool alive; /* the kernel says so */
 };
-/* own: the seat of the handle that asks, or SHM_NO_PEER: a lock never conflicts with its own
- * description.  false: the seat is empty. */
+/* own: the seat of the handle that asks, or SHM_NO_PEER.  It is given since a lock never conflicts
+ * with its own description.  False: the seat is empty. */
 bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own, struct inspect_peer *ret);
 
-/* An output struct that begins with its own size: -EINVAL when the size that the caller
- * set has no room for any field; inspect_give copies what the caller has room for. */
+/* For an output struct that begins with its own size.  -EINVAL: the size that the caller set has
+ * no room for any field.  inspect_give() copies as much as the caller has room for. */
 int inspect_room(const void *ret, const char *what);
 void inspect_give(void *ret, const void *from, uint32_t size);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meter.c - histograms, as their readers see them.
+/* meter.c - histograms, for their readers.
  * Tests: t/bytes/histograms.t */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define STABLE_TRIES 64 /* while seats are folded */
+#define STABLE_TRIES 64 /* tries while seats are folded */
 
 _Static_assert(SHM_CELLS <= ARRAY_SIZE(((struct gpc_histogram *)0)->cell), "cells");
 
@@ -39,7 +39,7 @@ static void add_seat(const struct segment *s, uint32_t peer, struct shm_histogra
 	add(to, &h);
 }
 
-/* One moment's sum: no seat was folded meanwhile, or a seat that is being folded is left out,
+/* The sum of one moment: no seat was folded meanwhile; or a seat that is being folded is left out,
  * since the saved sum has it.  Pairs with (q) of index/table/meter.c. */
 static void sum_round_trips(const struct segment *s, struct shm_histogram *ret)
 {

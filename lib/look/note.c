@@ -9,9 +9,9 @@
 #include "look/inspect.h"
 #include "index/segment/note.h"
 
-#define STABLE_TRIES 64 /* of a block that is published anew all the time */
+#define STABLE_TRIES 64 /* tries for a block that is published anew all the time */
 
-/* A note with its tokens, as one copy has it. */
+/* A copy of a note with its tokens. */
 struct copy {
 	struct shm_note note;
 	uint32_t tokens[];
@@ -104,6 +104,7 @@ GPC_EXPORT int gpc_tokens_get(gpc *c, const gpc_key *key, gpc_block block, uint3
 		return err_set(ENOENT, "this cache keeps no tokens: it was made without "
 				       "gpc_config.keep_tokens");
 	err = get_tokens(&c->seg, key, block, tokens, n);
-	cut = segment_check_index(&c->seg); /* after the reads: they were whole */
+	/* it is checked after the reads, which were whole then */
+	cut = segment_check_index(&c->seg);
 	return cut < 0 ? cut : err;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slow.c - calls that took long, as their readers see them.  Any peer may write anything into its
- * seat: numbers that cannot be are left out, and text comes from here.
+/* slow.c - calls that took long, for their readers.  Any peer may write anything into its seat, so
+ * impossible numbers are left out, and all text comes from this file.
  * Tests: t/look/slow.t */
 #include "config.h"
 
@@ -34,7 +34,7 @@ static bool read_entry(const struct segment *s, uint32_t peer, uint32_t i, struc
 	       ret->op <= CMD_LAST;
 }
 
-/* The notes of a seat, the oldest first. */
+/* The notes in a seat, the oldest first. */
 static uint32_t read_seat(const struct segment *s, uint32_t peer, struct shm_slow ret[SHM_SLOW])
 {
 	uint32_t n = 0, i;
@@ -81,7 +81,7 @@ GPC_EXPORT int gpc_slow_walk(gpc *c, uint64_t *cursor, struct gpc_slow *out, uin
 					      : "n is 0: it must be at least 1");
 	if (err < 0)
 		return err;
-	/* the cursor is the seat, and how many of its entries were told */
+	/* the cursor has the seat, and the number of its entries that were returned */
 	while (got < n && (i = *cursor / (SHM_SLOW + 1)) < c->seg.header.geometry.max_peers) {
 		there = read_seat(&c->seg, (uint32_t)i, seat);
 		if (*cursor % (SHM_SLOW + 1) < there) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stats.c - the blocks, the peers, and the counters of both.
  *
- * Each counter is kept by its process: a peer's own in its seat, the writer's in the peer's
- * tally; a reader adds them up.  When a seat is given up, the writer folds its counters into
- * state.past, so sums never fall.
+ * Each counter is kept by one process: a peer keeps its own in its seat, and the writer keeps
+ * those in the peer's tally.  A reader adds them up.  When a seat is given up, the writer folds
+ * its counters into state.past, so sums never fall.
  * Tests: t/look/rates.t t/look/stats.t t/look/hits-told.t t/look/feed-walk.t t/index/balance.t
  *   t/index/refs-held.t */
 #include "config.h"
@@ -34,8 +34,8 @@ static uint32_t count_pools(const struct segment *s, const struct shm_state *st)
 	return n;
 }
 
-/* A peer whose lock is free has left or died; its seat may be cleared meanwhile, and then has no
- * owner. */
+/* A peer whose lock is free has left or died.  Its seat may be cleared meanwhile, and has no owner
+ * then. */
 static void count_peers(const gpc *c, struct gpc_info *info)
 {
 	const struct segment *s = &c->seg;
@@ -71,7 +71,7 @@ static uint64_t tick_of(const struct segment *s)
 	return tick;
 }
 
-/* Without a writer the words name the last one. */
+/* Without a writer these words are those of the last one. */
 static void fill_writer(const struct segment *s, const struct shm_state *st, struct gpc_info *info)
 {
 	bool alive = segment_writer_alive(s);
@@ -97,7 +97,7 @@ static void fill_refused(const struct segment *s, struct gpc_info *info)
 		seg_copy_text(info->why, sizeof(info->why), gpc_last_error(), sizeof(info->why));
 }
 
-/* As they count now. */
+/* The settings that are in force now. */
 static void fill_settings(const struct segment *s, const struct shm_header *h,
 			  struct gpc_info *info)
 {
@@ -163,13 +163,14 @@ GPC_EXPORT int gpc_info_get(gpc *c, struct gpc_info *ret)
 
 /* ---- statistics ---- */
 
-/* In another time namespace the clock that a section began by is not ours: no age then. */
+/* In another time namespace, the clock by which a section began is not ours, so there is no
+ * age. */
 static bool same_clock(uint64_t its, uint64_t mine)
 {
 	return !its || !mine || its >> 32 == mine >> 32;
 }
 
-/* A process keeps its own: those that it chooses are its children's. */
+/* A process keeps its own namespaces: those that it chooses are for its children. */
 static uint64_t my_namespaces(gpc *c)
 {
 	uint64_t mine = load_relaxed(&c->namespaces);
@@ -200,7 +201,7 @@ static void add_sections(const struct inspect_peer *p, uint64_t mine, struct gpc
 		st->oldest_section_ns = oldest;
 }
 
-/* By the writer's clock; of a clock that is not ours no age comes, or a wrong one. */
+/* By the writer's clock.  If that clock is not ours, there is no age, or a wrong one. */
 static uint64_t age_of_refs(const struct shm_seat *seat)
 {
 	uint64_t now = clock_ns(), since = seat->refs_since_ns;
@@ -208,7 +209,7 @@ static uint64_t age_of_refs(const struct shm_seat *seat)
 	return seat->refs && since && since < now ? now - since : 0;
 }
 
-/* All at once: of a snapshot each look is a call of the system. */
+/* All channels are read at once, since each look at a snapshot is a system call. */
 static uint64_t transfers_of(const struct segment *s, uint32_t peer)
 {
 	struct shm_xfer x[SHM_TRANSFERS];
@@ -288,8 +289,8 @@ static void add_past(const struct shm_state *state, struct gpc_stats *st)
 	st->aliases = state->aliases;
 }
 
-/* As the writer counts them, see struct shm_pool.  Blocks that it counts in no other state are
- * free: numbers that do not fit together leave none. */
+/* The numbers are those that the writer counts: see struct shm_pool.  Blocks that it counts in no
+ * other state are free.  If the numbers do not fit together, none are free. */
 static void add_blocks(const struct segment *s, const struct shm_state *state, struct gpc_stats *st)
 {
 	struct shm_pool pool;
@@ -365,7 +366,7 @@ GPC_EXPORT int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret)
 	return err;
 }
 
-/* The peer tells the sources of its hits, which the library cannot see. */
+/* The peer tells the library the sources of its hits, which the library cannot see. */
 GPC_EXPORT int gpc_hits_add(gpc *c, uint64_t own, uint64_t disk, uint64_t store)
 {
 	int err = handle_check(c, true);
@@ -413,7 +414,7 @@ GPC_EXPORT int gpc_mirror_get(gpc *c, int i, struct gpc_mirror *ret)
 		return err_set(EINVAL, "i is %d: mirrors count from 0", i);
 	if (!find_mirror(&c->seg, i, &m))
 		return err_set(ENOENT, "i is %d: the cache has fewer mirrors", i);
-	/* changes after flushed: a live mirror is never ahead of the table */
+	/* it is read after `flushed`, so a live mirror is never ahead of the table */
 	seg_peek_state(&c->seg, &st);
 	out.generation = m.generation;
 	seg_copy_text(out.device, sizeof(out.device), m.device, sizeof(m.device));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tiers.c - the tiers below RAM, as their steward counts.
+/* tiers.c - the tiers below RAM, with the counts of their steward.
  * Tests: t/tiers/life.t t/daemon/disk.t t/bytes/stopped-steward.t */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 _Static_assert(SHM_OWN == ARRAY_SIZE(((struct gpc_tier *)0)->counter), "as many as a tier has");
 _Static_assert(SHM_WHAT == sizeof(((struct gpc_tier *)0)->what), "as many as a tier has");
 
-/* Names are printed: any other character ends them. */
+/* Names are printed, so any other character ends them. */
 static void fill_own(struct gpc_tier *ret, const struct shm_own *own)
 {
 	uint32_t i, k;
@@ -94,7 +94,7 @@ GPC_EXPORT int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret)
 	if (at == SHM_TIERS)
 		return err_set(ENOENT, "i is %u: %s has fewer tiers below RAM", i, c->seg.name);
 	fill(&out, &d, at);
-	/* odd: the words are still those of the steward before */
+	/* odd: the words are still those of the last steward */
 	if (lock_test(c->seg.lock_fd, LOCK_TIERS) == 0 || d.life & 1) {
 		out.pool = out.steward = -1;
 		out.state = GPC_TIER_DOWN;

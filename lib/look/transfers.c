@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfers.c - which transfers are under way, whose, and how far.
+/* transfers.c - the transfers under way, with their peers and progress.
  * Tests: t/index/transfers.t t/tools/inspect-peers.t */
 #include "config.h"
 
@@ -7,9 +7,9 @@
 #include "gpc_look.h"
 #include "look/inspect.h"
 
-#define STABLE_TRIES 64 /* of a copy that a writer may be changing */
+#define STABLE_TRIES 64 /* tries of a copy that a writer may be changing */
 
-/* The value grows with each transfer of the channel, and is stored first. */
+/* The value grows with each transfer of the channel, and is stored before the other fields. */
 static void read_xfer(const struct segment *s, uint32_t peer, uint32_t channel,
 		      struct shm_xfer *ret)
 {
@@ -18,7 +18,7 @@ static void read_xfer(const struct segment *s, uint32_t peer, uint32_t channel,
 
 	for (tries = 0; tries < STABLE_TRIES; tries++) {
 		seg_peek_index(s, at, ret, sizeof(*ret));
-		/* pairs with (t): decisions before `left` are seen behind this */
+		/* pairs with (t): decisions that come before `left` are seen after this */
 		order_fence();
 		seg_peek_index(s, at + offsetof(struct shm_xfer, value), &after, sizeof(after));
 		if (after == ret->value)
@@ -35,7 +35,7 @@ static uint32_t count_ranks(const struct shm_xfer *x)
 	return n;
 }
 
-/* How many of its words have the value. */
+/* The number of its words that have the value. */
 static uint32_t count_passed(const struct segment *s, uint32_t peer, uint32_t channel,
 			     const struct shm_xfer *x, uint32_t ranks)
 {
@@ -54,7 +54,8 @@ static uint32_t count_passed(const struct segment *s, uint32_t peer, uint32_t ch
 	return n;
 }
 
-/* In another time namespace, or from a damaged segment, it may begin in our future. */
+/* In another time namespace, or in a damaged segment, its beginning may seem to be in the
+ * future. */
 static uint64_t age_of(const struct shm_xfer *x)
 {
 	uint64_t now = clock_ns();

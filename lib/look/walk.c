@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* walk.c - every live block, for tools.
  *
- * The first call of a walk makes a private copy; the others hand it out.  A record is
- * copied between two loads of its word: the same word, LIVE, before and after, and the
- * copy is the block's.  A key that is live from the first load to the last is in the copy; a key
- * that moves to another block in between may be passed at both places, so the moves that the feed
- * tells of are looked up again at the end.
+ * The first call of a walk makes a private copy; the others hand it out.  A record is copied
+ * between two loads of its word.  If both find the same word, and it is LIVE, the copy is the
+ * block's.  A key that is live from the first load to the last is in the copy.  A key that moves
+ * to another block in between may be missed in both places, so the moves that the feed reports are
+ * looked up again at the end.
  * Tests: t/look/feed-walk.t t/index/feed.t */
 #include "config.h"
 
@@ -22,16 +22,17 @@
 
 #define STABLE_TRIES 16
 #define RECENT_MOVES 64u
-#define FOLLOW_LIMIT (1u << 20) /* changes; a damaged segment has any number */
+/* changes that are followed, since a damaged segment may have any number */
+#define FOLLOW_LIMIT (1u << 20)
 
 struct walk {
-	uint32_t id; /* in the upper half of the cursor */
+	uint32_t id; /* the number of the walk; it is in the upper half of the cursor */
 	uint32_t n;
 	struct gpc_entry entry[];
 };
 
-/* The gathered entries; and by record, the place of its entry + 1, and the record + 1 that its
- * key is just coming from. */
+/* The gathered entries.  By record: the place of its entry + 1, and 1 + the record that its key is
+ * just coming from. */
 struct gather {
 	const struct segment *s;
 	struct walk *walk;
@@ -59,7 +60,7 @@ static uint32_t count_refs(const struct segment *s, uint32_t record)
 	return n;
 }
 
-/* Pairs with (n) of index/segment/note.c: the word is looked at before and after. */
+/* Pairs with (n) of index/segment/note.c: the word is read before and after. */
 static void copy_note(const struct segment *s, uint32_t record, struct gpc_entry *e)
 {
 	struct shm_note note = { .group = 0 };
@@ -71,7 +72,7 @@ static void copy_note(const struct segment *s, uint32_t record, struct gpc_entry
 	memcpy(e->digest, note.digest, sizeof(e->digest));
 }
 
-/* Was it LIVE, and the same block all the while? */
+/* Was it LIVE, and the same block, during the whole copy? */
 static bool copy_record(struct gather *g, uint32_t record, struct gpc_entry *e)
 {
 	const struct segment *s = g->s;
@@ -99,7 +100,7 @@ static bool copy_record(struct gather *g, uint32_t record, struct gpc_entry *e)
 		if (load_relaxed(&r->word) == word)
 			return true;
 	}
-	return false; /* it changes faster than we look: not live throughout */
+	return false; /* it changes faster than we look, so it was not live throughout */
 }
 
 static struct walk *walk_grow(struct gather *g)
@@ -162,7 +163,7 @@ static bool is_copied(const struct gather *g, uint32_t record)
 	return g->at[record] && g->walk->entry[g->at[record] - 1].block != GPC_NONE;
 }
 
-/* The key moved from one block to the other while we looked: only its new block counts. */
+/* The key moved from one block to the other while we looked, so only its new block counts. */
 static int follow_move(struct gather *g, gpc_block from, gpc_block to)
 {
 	uint32_t old = pool_record(g->s, from), new = pool_record(g->s, to);
@@ -184,7 +185,7 @@ static int follow_move(struct gather *g, gpc_block from, gpc_block to)
 }
 
 /* All moves since the copy began, and the last ones before it, whose sources may still have been
- * live.  Moves go on meanwhile; the feed is followed until there is no more. */
+ * live.  Moves go on meanwhile, so the feed is followed to its end. */
 static int follow_moves(struct gather *g, uint64_t head)
 {
 	uint64_t n = head - MIN(head, RECENT_MOVES), left = FOLLOW_LIMIT;
@@ -199,8 +200,7 @@ static int follow_moves(struct gather *g, uint64_t head)
 	return err;
 }
 
-/* Between the two commits of a move both blocks are live, and the target names its
- * source. */
+/* Between the two commits of a move both blocks are live, and the target names its source. */
 static void drop_sources(struct gather *g)
 {
 	uint32_t i, from, max = g->s->header.geometry.max_blocks;
@@ -219,7 +219,7 @@ static void drop_sources(struct gather *g)
 	}
 }
 
-/* Parents first: depth, then record, which is the order of the copy. */
+/* Parents first: by depth, then by record, which is the order of the copy. */
 static int by_depth(const void *a, const void *b)
 {
 	const struct gpc_entry *x = a, *y = b;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* above.c - the ancestors of a block go down with it.
  *
- * A block is of use only behind the blocks before it in its prompt.  The common beginning of many
- * prompts is used all the time, so it is never next to go from RAM, and by itself would never be
- * written: when the cache is made anew, all that follows it would be without a parent.  So
- * ancestors that the tier lacks go with a block, as far as they are in the same pool of RAM.
+ * A block is of use only together with the blocks before it in its prompt.  The common beginning
+ * of many prompts is used all the time.  So it is never next to go from RAM, and would never be
+ * written for its own sake.  If the cache was made anew, all blocks behind it would be without a
+ * parent.  So ancestors that the tier lacks go down with a block, as far as they are in the same
+ * pool of RAM.
  *
  * The walk ends at the first ancestor that is about to get a copy, or has one.  Copies are
- * chained: the ancestors of that one were published before it, and do not go before it, for want
- * of room or for their age.  A file may have had blocks without their parents when it was opened,
- * and a store may lose any block: there the walk goes on to the root, once for a batch, since the
+ * chained: the ancestors of that copy were published before it, and neither want of room nor age
+ * makes them go before it.  A file may have had blocks without their parents when it was opened,
+ * and a store may lose any block.  There the walk goes on to the root, once for a batch, since the
  * found ancestors are in the batch.
  *
- * A tier smaller than RAM could not hold all ancestors, and would be written in a circle: there
- * blocks go down alone.
+ * A tier smaller than RAM could not hold all ancestors, and would be written over and over.  To
+ * such a tier blocks go down alone.
  * Tests: t/tiers/chains.t t/tiers/gaps.t t/tiers/long-chain.t t/tiers/store.t */
 #include "config.h"
 
@@ -26,7 +27,7 @@ bool above_applies(const struct lower *d)
 	uint32_t i;
 
 	if (d->exclusive)
-		return false; /* they stay in RAM, and a block in RAM is not below */
+		return false; /* such blocks stay in RAM, and a block in RAM is not below */
 	for (i = 0; i < s->header.geometry.max_pools; i++)
 		if (images_fit_pool(d, seg_pool(s, i)))
 			blocks += load_relaxed(&seg_pool(s, i)->blocks);
@@ -45,7 +46,7 @@ bool lower_has(struct lower *d, const gpc_key *key)
 	return copy_of(d, key) >= 0;
 }
 
-/* Without descendants below it, it may be the next one to go from a full tier. */
+/* If no descendants are below it, it may be the next one to go from a full tier. */
 static void use(gpc *c, gpc_block copy, const gpc_key *key)
 {
 	if (hold_quietly(c, copy, key))
@@ -64,7 +65,8 @@ void above_find(struct lower *d, uint32_t pool, const struct about *a, const gpc
 		uint32_t nchosen, struct above *ret)
 {
 	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);
-	uint32_t left = load_relaxed(&p->blocks); /* more are in no chain, whatever records say */
+	/* a chain cannot have more, whatever records say */
+	uint32_t left = load_relaxed(&p->blocks);
 	struct about up = *a;
 	gpc_block block, copy;
 	bool used = false;

@@ -8,16 +8,16 @@
 #define ABOVE_MOST 1024u
 
 struct above {
-	uint32_t n; /* found; of more than ABOVE_MOST only the last ones are known */
-	gpc_block block[ABOVE_MOST]; /* i-th ancestor at i % ABOVE_MOST: the parent first */
+	uint32_t n; /* the number that was found; only the last ABOVE_MOST of them are known */
+	gpc_block block[ABOVE_MOST]; /* ancestor i is at i % ABOVE_MOST: the parent first */
 };
 
 /* Do blocks go down to this tier with their ancestors? */
 bool above_applies(const struct lower *d);
 bool above_is_among(const gpc_block *blocks, uint32_t n, gpc_block block);
-/* The tier has, or can have, the bytes of this key. */
+/* Has the tier the bytes of this key, or may it have them? */
 bool lower_has(struct lower *d, const gpc_key *key);
-/* For a block in that pool; chosen: the blocks that are about to be written. */
+/* For a block in that pool.  chosen: the blocks that are about to be written. */
 void above_find(struct lower *d, uint32_t pool, const struct about *a, const gpc_block *chosen,
 		uint32_t nchosen, struct above *ret);
 

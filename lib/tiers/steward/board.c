@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* board.c - where peers find the steward of the tiers: its lock, its bell, its numbers.
+/* board.c - the lock, the bell and the numbers by which peers find the steward of the tiers.
  * Tests: t/tiers/life.t t/tiers/die.t t/tiers/durable.t t/tiers/refused.t
  *   t/bytes/stopped-steward.t */
 #include "config.h"
@@ -22,8 +22,8 @@ void board_begins(struct gpc_tiers *t)
 
 	store_relaxed(&d->since, load_relaxed(&d->durable));
 	/* (y) the words of the last steward, and the place in the feed from which this one
-	 * follows, before its life; pairs with index/request/durable.c.  If we die before it, the
-	 * life is odd and the lock free */
+	 * follows, are stored before its life; pairs with index/request/durable.c.  If we die
+	 * before it, the life is odd and the lock free */
 	store_release(&d->life, load_relaxed(&d->life) + 1);
 	tell(d);
 }
@@ -40,17 +40,17 @@ int board_take(struct gpc_tiers *t)
 	if (err < 0)
 		return err_set(-err, "gpc.%s.lock: no lock: %s", t->c->seg.name, strerror(-err));
 	t->has_lock = true;
-	/* Odd: the holder of the lock begins.  Its answers from now on are none about the time
-	 * before, and the next `since` is behind it.  A life that fails leaves it so. */
+	/* Odd: the holder of the lock begins.  Its answers from now on do not concern the time
+	 * before, and the next `since` is later.  A life that fails leaves it odd. */
 	store_relaxed(&d->life, load_relaxed(&d->life) | 1);
 	order_fence();
 	tell(d);
 	return 0;
 }
 
-/* A file that was kept last by another life, or by none, may have all that has ever been removed;
- * zeros: no file is kept.  If we die in between, `file` is another one than that, or nothing counts
- * as done for it. */
+/* If another life kept the file last, or none did, the file may have everything that was ever
+ * removed.  Zeros: no file is kept.  If we die in between, `file` differs from it, or nothing
+ * counts as done for it. */
 void board_keeps(struct gpc_tiers *t, const uint8_t file[16])
 {
 	struct shm_board *d = seg_board(&t->c->seg);
@@ -95,7 +95,8 @@ void board_show(struct gpc_tiers *t)
 	struct shm_board *d = seg_board(&t->c->seg);
 	uint32_t i, k;
 
-	for (i = 0; i < SHM_TIERS; i++) { /* of another steward, which had other tiers */
+	/* the counters are of another steward, which had other tiers */
+	for (i = 0; i < SHM_TIERS; i++) {
 		for (k = 0; k < t->nlower && t->lower[k].index != i; k++)
 			;
 		if (k == t->nlower)
@@ -106,9 +107,9 @@ void board_show(struct gpc_tiers *t)
 	take_over(t);
 	d->sleepers = 0;
 	board_beat(t);
-	/* (r) the tiers, and the questions that a dead steward had taken, before the new
-	 * steward's name; pairs with index/request/durable.c.  If we die before it, our lock is
-	 * free and nobody keeps them */
+	/* (r) the tiers, and the questions that a dead steward had taken, are stored before the
+	 * new steward's name; pairs with index/request/durable.c.  If we die before it, our lock
+	 * is free and nobody keeps the tiers. */
 	store_release(&d->steward, t->c->peer + 1);
 }
 
@@ -119,14 +120,14 @@ void board_leave(struct gpc_tiers *t)
 
 	if (!t->has_lock)
 		return;
-	/* with the lock: later values there are the next steward's */
+	/* it is done with the lock held: later values there are the next steward's */
 	for (i = 0; i < SHM_TIERS; i++) {
 		store_relaxed(&d->tier[i].state, GPC_TIER_DOWN);
 		store_relaxed(&d->tier[i].pool, -1);
 	}
 	lock_drop(t->c->seg.lock_fd, LOCK_TIERS);
 	t->has_lock = false;
-	tell(d); /* who waits sees that nobody has the lock */
+	tell(d); /* waiting processes see that nobody has the lock */
 }
 
 void board_beat(struct gpc_tiers *t)
@@ -143,7 +144,7 @@ void board_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns)
 {
 	struct shm_board *d = seg_board(&t->c->seg);
 
-	/* before the bell is looked at: steward_ring does the reverse */
+	/* `sleepers` is raised before the bell is read: steward_ring does the reverse */
 	order_add32(&d->sleepers, 1);
 	if (load_relaxed(&d->bell) == seen && !steward_stops(t))
 		futex_wait(&d->bell, seen, ns);
@@ -164,8 +165,8 @@ void board_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared)
 
 	store_relaxed(&d->cleared, cleared);
 	store_relaxed(&d->drops, t->since);
-	/* (o) the disk has it before the number says so; pairs with index/request/durable.c.  If we die
-	 * before it, a waiting process sees that our lock is gone */
+	/* (o) the disk has it before the number says so; pairs with index/request/durable.c.  If
+	 * we die before it, a waiting process sees that our lock is gone. */
 	store_release(&d->durable, number);
 	order_add32(&d->news, 1);
 	if (load_relaxed(&d->waiters))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chains.h - numbers by hashes of keys: each number in one chain, at most.
+/* chains.h - numbers by hashes of keys: each number is in at most one chain.
  * Tests: t/tiers/kin.t t/tiers/gone.t */
 #ifndef GPC_STEWARD_CHAINS_H
 #define GPC_STEWARD_CHAINS_H
@@ -11,10 +11,11 @@
 
 struct chains {
 	uint32_t *first, *next; /* a number + 1; 0: none */
-	uint32_t mask;          /* of places in first[]; as many as numbers, at most */
+	/* of places in first[], of which there are at most as many as numbers */
+	uint32_t mask;
 };
 
-static inline bool chains_new(struct chains *c, uint32_t n) /* false: no memory */
+static inline bool chains_new(struct chains *c, uint32_t n) /* False: there is no memory. */
 {
 	for (c->mask = 0; 2 * (uint64_t)c->mask + 2 <= n;)
 		c->mask = 2 * c->mask + 1;
@@ -51,7 +52,7 @@ static inline void chains_cut(struct chains *c, uint32_t number, uint32_t hash)
 	*at = c->next[number];
 }
 
-/* The entries with that hash, and some with others; at: a number + 1. */
+/* The entries with that hash, and some with other hashes; at: a number + 1. */
 #define CHAINS_EACH(c, hash, at) \
 	for (at = (c)->first[(hash) & (c)->mask]; at; at = (c)->next[at - 1])
 

@@ -9,7 +9,7 @@
 #include "tiers/disk/format.h"
 #include "tiers/steward/steward.h"
 
-/* A call waits for all of its operations: their memory is the caller's. */
+/* A call waits for all of its operations, since their memory is the caller's. */
 struct io_batch {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
@@ -55,7 +55,7 @@ static void fill_op(struct disk_op *op, enum disk_kind kind, const struct tier_i
 	}
 }
 
-/* If the queue is full, this thread does it itself. */
+/* If the queue is full, this thread runs the operation itself. */
 static void submit(struct disk *d, struct disk_op *op)
 {
 	int err = disk_submit(d, op);
@@ -89,7 +89,7 @@ static void run(struct lower *d, enum disk_kind kind, struct tier_item *items, u
 		return;
 	for (i = 0; i < n; i++) {
 		fill_op(&ops[i], kind, &items[i], &b, deadline_ns);
-		/* in the order of the call, whichever thread comes first */
+		/* in the order of the call, whichever thread writes first */
 		ops[i].what.born_ns = now + i;
 		submit(d->file, &ops[i]);
 	}
@@ -115,8 +115,8 @@ static bool is_failure(int result)
 	       result != -EINVAL;
 }
 
-/* The caller handles one bad place: it takes another one.  If nothing can be written, it need not
- * try at once.  Removals, and earlier writes, are not affected.  One thread writes. */
+/* The caller handles one bad place by taking another one.  If nothing can be written, it need not
+ * try again at once.  Removals and earlier writes are not affected.  Only one thread writes. */
 void tier_disk_write(struct lower *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
 	uint32_t i, failed = 0, whole = 0;
@@ -141,7 +141,7 @@ void tier_disk_write(struct lower *d, struct tier_item *items, uint32_t n, uint6
 	}
 }
 
-/* They lie side by side for each group of slots, and are read in another order. */
+/* The notes of each group of slots lie side by side, but are read in another order. */
 static void notes_ahead(struct disk *d, const struct disk_slot *there, uint64_t n)
 {
 	uint64_t i, most = 0;

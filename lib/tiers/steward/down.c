@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* down.c - from RAM to a tier, ahead of need.
  *
- * The blocks that are next to go from RAM are named by the writer (GPC_PEEK), held without a use,
- * written, and published in the tier's pool, where the writer sees to it that their sources are
+ * The writer names the blocks that are next to go from RAM (GPC_PEEK).  They are held without a
+ * use, written, and published in the tier's pool, where the writer checks that their sources are
  * still what was read.  So RAM's own eviction loses nothing, and no peer waits for a write.
  *
- *   copies      (default) the next `ahead` blocks to go have a copy below; looked at when less than that is free
- *   exclusive  `ahead` blocks are kept free: what was written leaves RAM.  Half of them are used
- *   before any goes, unless gpc_tiers_sync asks: swaps between VRAM and RAM take blocks for a
- *   moment
+ *   copies     (default) The next `ahead` blocks to go have a copy below.  They are looked at when
+ *              fewer blocks than that are free.
+ *   exclusive  `ahead` blocks are kept free, and written blocks leave RAM.  Half of the free blocks
+ *              are used before any block goes, unless gpc_tiers_sync asks: swaps between VRAM and
+ *              RAM take blocks for a moment.
  *
- * The order of the pool is that in which blocks left RAM: victims come leaf first, and are
- * published the other way round, so the first one to go from RAM is the first to go from the tier.
- * Exclusive pools are not chained: blocks that come up leave root first.  In other pools a copy
- * needs the copy of its parent, so the ancestors of a victim go down with it (above.c), and are
- * published before it.
+ * The order of the pool is that in which blocks left RAM.  Victims come leaf first, and are
+ * published in the opposite order, so the first one to go from RAM is the first to go from the
+ * tier.  Exclusive pools are not chained, since blocks that come up leave root first.  In other
+ * pools a copy needs the copy of its parent, so the ancestors of a victim go down with it
+ * (above.c), and are published before it.
  * Tests: t/tiers/chains.t t/tiers/full.t t/tiers/long-chain.t t/tiers/wanted.t t/tiers/die.t
  *   t/bytes/seals.t */
 #include "config.h"
@@ -25,9 +26,8 @@
 #include "tiers/steward/above.h"
 #include "tiers/steward/steward.h"
 
-#define CALL_MS 2000
-#define LOOK_NS \
-	(100 * NS_PER_MS) /* a look at victims where nothing has happened since the last one */
+#define CALL_MS    2000
+#define LOOK_NS    (100 * NS_PER_MS) /* the time between looks at victims if nothing has happened */
 #define PAUSE_NS   (NS_PER_MS)
 #define PAUSE_MOST (16 * NS_PER_MS)
 #define WRITE_NS   (60000 * NS_PER_MS)
@@ -36,7 +36,7 @@ struct down { /* one batch */
 	struct gpc_tiers *t;
 	struct lower *d;
 	struct map *map;
-	/* the first to go comes first; behind them their ancestors, root last */
+	/* the first to go comes first; behind the victims are their ancestors, root last */
 	uint32_t n, victims;
 	gpc_block block[BATCH], slot[BATCH];
 	struct about about[BATCH];
@@ -44,15 +44,15 @@ struct down { /* one batch */
 	bool chains;
 	struct tier_item item[BATCH];
 	struct iovec *iov;
-	uint32_t *sums;          /* seeds and sums of each one's parts, behind iov */
-	uint8_t *notes;          /* note_room each, behind sums */
-	const gpc_block *victim; /* of this pool, in the order in which they go ... */
-	uint32_t seen;           /* ... and how many of them were looked at */
+	uint32_t *sums;          /* seeds and sums of each one's parts; they lie behind iov */
+	uint8_t *notes;          /* note_room bytes each; they lie behind sums */
+	const gpc_block *victim; /* the victims of this pool, in the order in which they go ... */
+	uint32_t seen;           /* ... and the number of them that were looked at */
 };
 
-/* ---- who is wanted below ---- */
+/* ---- blocks that are wanted below ---- */
 
-/* How often it was next to go, once for each life in RAM. */
+/* Was it next to go often enough?  It counts once for each life in RAM. */
 static bool is_wanted(struct lower *d, gpc_block block, const struct about *a)
 {
 	uint32_t count;
@@ -65,7 +65,8 @@ static bool is_wanted(struct lower *d, gpc_block block, const struct about *a)
 	return count >= d->min_uses;
 }
 
-/* Its place in RAM is wanted, and nothing has to be written for that.  It is held by us alone. */
+/* The block's place in RAM is wanted, and nothing has to be written for that.  Only we hold the
+ * block. */
 static bool leave_ram(struct gpc_tiers *t, gpc_block block, const gpc_key *key)
 {
 	bool left = gpc_reclaim(t->c, key, &block, 1, NULL, 0, CALL_MS) == 1;
@@ -88,7 +89,7 @@ static void enlist(struct down *b, gpc_block block, const struct about *a, uint3
 
 enum { PASSED, CHOSEN, GONE };
 
-/* The decision about a victim.  GONE: it has left RAM. */
+/* Decide about a victim.  GONE: it has left RAM. */
 static int look_at(struct down *b, gpc_block block, struct about *ret)
 {
 	struct gpc_tiers *t = b->t;
@@ -104,9 +105,9 @@ static int look_at(struct down *b, gpc_block block, struct about *ret)
 	return leave_ram(t, block, &ret->key) ? GONE : PASSED;
 }
 
-/* ---- written ---- */
+/* ---- blocks are written ---- */
 
-/* This number stays: the first ones are the more urgent, and the last ones are ancestors of
+/* Keep the first n: the first victims are the more urgent, and the last items are ancestors of
  * others. */
 static void cut(struct down *b, uint32_t n)
 {
@@ -174,7 +175,7 @@ static int write_all(struct down *b)
 	return 0;
 }
 
-/* Its ancestors could not be written: alone the block would be of no use, and nobody would look
+/* Its ancestors could not be written.  Alone the block would be of no use, and nobody would look
  * for the ancestors again. */
 static bool hangs_on_nothing(const struct down *b, uint32_t i, const gpc_block *resident)
 {
@@ -186,14 +187,14 @@ static bool hangs_on_nothing(const struct down *b, uint32_t i, const gpc_block *
 	return false;
 }
 
-/* The publishes of those that are written; resident[i] is of item i. */
+/* Publish the written blocks; resident[i] is of item i. */
 static void publish_all(struct down *b, gpc_block *resident)
 {
 	struct publish_copy copy[BATCH];
 	gpc_block got[BATCH];
 	uint32_t at[BATCH], i, k = 0;
 
-	for (i = b->n; i--;) { /* the last to go is the most recent */
+	for (i = b->n; i--;) { /* the last one to go is the most recent */
 		const struct about *a = &b->about[i];
 
 		resident[i] = -EIO;
@@ -211,7 +212,8 @@ static void publish_all(struct down *b, gpc_block *resident)
 			.source = b->block[i],
 			.life = WORD_GEN(a->word) + 1,
 		};
-		/* before it is published: from now on it follows the fate of its parent */
+		/* It comes before the publish: from now on the block follows the fate of its
+		 * parent. */
 		kin_enter(&b->t->kin, b->d->record + (uint32_t)GPC_SLOT(b->slot[i]), &a->parent,
 			  a->alone);
 	}
@@ -221,7 +223,7 @@ static void publish_all(struct down *b, gpc_block *resident)
 		resident[at[i]] = got[i];
 }
 
-/* If a batch fails as a whole, the disk is the cause, and the next batch may be written in the
+/* If a batch fails as a whole, the disk is the cause, and the next batch may be written to the
  * same places. */
 static bool is_bad_place(const struct down *b, uint32_t at)
 {
@@ -235,7 +237,7 @@ static bool is_bad_place(const struct down *b, uint32_t at)
 	return i < b->n || b->n == 1;
 }
 
-/* An item of a file that was not published: its place, and the content of the place. */
+/* An item of a file was not published: give back its place, and the content of the place. */
 static void give_place_back(struct down *b, uint32_t i)
 {
 	slots_back(b->d, b->slot[i], &b->about[i].key,
@@ -244,7 +246,8 @@ static void give_place_back(struct down *b, uint32_t i)
 					: UNWRITTEN);
 }
 
-/* ... and of a store, which has no places: where another slot has the key the store has it, too. */
+/* ... and the same for a store, which has no places.  If another slot has the key, the store has
+ * it, too. */
 static void give_hint_back(struct down *b, uint32_t i, gpc_block resident)
 {
 	bool whole = !b->item[i].result;
@@ -284,7 +287,7 @@ static uint32_t settle(struct down *b, const gpc_block *resident)
 	return written;
 }
 
-/* Into at most `room` slots; returns how many have a copy now. */
+/* Write into at most `room` slots.  Returns the number of blocks that have a copy now. */
 static uint32_t write_into(struct down *b, uint32_t room)
 {
 	gpc_block resident[BATCH];
@@ -301,7 +304,8 @@ static uint32_t write_into(struct down *b, uint32_t room)
 	return 0;
 }
 
-/* Held sources, all of one pool; returns how many have a copy now. */
+/* The sources are held, and all of one pool.  Returns the number of blocks that have a copy
+ * now. */
 static uint32_t write_batch(struct down *b, uint32_t pool)
 {
 	uint32_t written;
@@ -311,12 +315,12 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 		return 0;
 	}
 	if (b->d->file) {
-		/* until the last publish is answered, and refused blocks are free on the disk:
-		 * see steward.h */
+		/* until the last publish is answered, and refused blocks are free on the disk: see
+		 * steward.h */
 		pthread_mutex_lock(&b->t->writing);
 		written = write_into(b, room_for(b->d, b->n, pool, b->victim, b->seen));
 		pthread_mutex_unlock(&b->t->writing);
-	} else { /* a store loses no more than a hint for it */
+	} else { /* a store only loses a hint for it */
 		written = write_into(b, b->n);
 		tier_remote_settled(b->d->store);
 	}
@@ -329,7 +333,7 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 
 /* ---- a round ---- */
 
-/* With a limit on writes an acknowledgement waits for no more than this, and for a batch of this
+/* With a limit on writes an acknowledgement waits for at most this time, and for a batch of this
  * size. */
 #define RATE_NS (100 * NS_PER_MS)
 
@@ -348,22 +352,22 @@ static bool is_early(const struct lower *d)
 	return d->file && tier_disk_turn(d) > clock_ns() + RATE_NS;
 }
 
-/* The ancestors of victims stand behind them, the deepest first. */
+/* The ancestors of victims are listed behind them, the deepest first. */
 static void enlist_above(struct down *b, gpc_block block)
 {
 	uint32_t at = b->victims;
 	struct about a;
 
 	if (!about_block(b->t->c, block, &a) || !hold_about(b->t->c, block, &a.key, &a))
-		return; /* dropped, with all descendants */
+		return; /* it was dropped, with all descendants */
 	while (at < b->n && b->about[at].depth >= a.depth)
 		at++;
 	enlist(b, block, &a, at);
 }
 
-/* Its ancestors join the batch.  A full batch is written before more comes: of a long chain the
- * root first, so that whatever ends this, nothing is there without its parent.  False: more is
- * left, or the time for this is over. */
+/* Its ancestors join the batch.  A full batch is written before more join.  In a long chain the
+ * root comes first, so that no block is ever there without its parent, whatever ends this.  False:
+ * more is left, or the time for this is over. */
 static bool choose_above(struct down *b, const struct about *a, uint32_t pool, uint32_t most,
 			 uint32_t *moved)
 {
@@ -384,8 +388,8 @@ static bool choose_above(struct down *b, const struct about *a, uint32_t pool, u
 	return up->n <= ABOVE_MOST;
 }
 
-/* A victim joins the batch; returns how many have a copy now.  The block is held first: its
- * ancestors stay as long. */
+/* A victim joins the batch.  Returns the number of blocks that have a copy now.  The block is held
+ * first, so its ancestors stay as long. */
 static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uint32_t pool,
 		       uint32_t most)
 {
@@ -416,7 +420,8 @@ static uint32_t write_wish(struct down *b, const struct wish *wish, uint32_t mos
 	return moved + choose(b, block, &wish->key, *pool, most);
 }
 
-/* Blocks that peers want below; no block there has to stay for blocks that are next to go. */
+/* Write blocks that peers want below.  No block there has to stay for blocks that are next to
+ * go. */
 static uint32_t write_wanted(struct lower *d)
 {
 	uint32_t most = batch_of(d), moved = 0, pool = 0;
@@ -452,7 +457,7 @@ static uint32_t spill(struct lower *d, uint32_t pool, bool drain)
 	}
 	victim = malloc(want * sizeof(*victim));
 	n = victim ? gpc_evict(t->c, (int)pool, want, victim, GPC_PEEK, CALL_MS) : 0;
-	/* the writer has looked for releases (index/table/parked.c): less may be due */
+	/* the writer has looked for releases (index/table/parked.c), so fewer may be due */
 	n = MIN(n, (int)room_due(d, pool, drain));
 	*b = (struct down){ .t = t, .d = d, .chains = above_applies(d), .victim = victim };
 	for (i = 0; i < n && !steward_stops(t) && !is_early(d); i++) {
@@ -466,13 +471,13 @@ static uint32_t spill(struct lower *d, uint32_t pool, bool drain)
 	return moved;
 }
 
-/* Of all pools: how many blocks have a copy now, or have left RAM. */
+/* For all pools: the number of blocks that have a copy now, or have left RAM. */
 static uint32_t round_of(struct lower *d, bool drain)
 {
 	struct gpc_tiers *t = d->t;
 	uint32_t p, moved = 0;
 
-	/* what we have given back counts as free from then on */
+	/* blocks that we have given back count as free from then on */
 	ring_wait(t->c, ring_last_ticket(t->c), clock_ns() + CALL_MS * NS_PER_MS);
 	moved = write_wanted(d);
 	for (p = 0; p < t->c->seg.header.geometry.max_pools && !steward_stops(t); p++)
@@ -481,8 +486,8 @@ static uint32_t round_of(struct lower *d, bool drain)
 	return moved;
 }
 
-/* If nothing was published or evicted since, the same blocks are next to go, but for used ones,
- * and a store that was down may be up. */
+/* If nothing was published or evicted since, the same blocks are next to go, except for used
+ * ones.  A store that was down may be up. */
 static bool has_changed(const struct lower *d)
 {
 	return load_acquire(&seg_state(&d->t->c->seg)->events_head) != d->events ||
@@ -539,10 +544,10 @@ static void write_down(struct lower *d)
 			pause = MIN(2 * pause, PAUSE_MOST);
 			continue;
 		}
-		/* Due blocks may be among the blocks found at the start, which the index does not
-		 * know before they are published: each would be written twice, and the found one
-		 * would be refused.  And found blocks go in the order of their ages, known when
-		 * all are published. */
+		/* Due blocks may be among the blocks that were found at the start, which the index
+		 * does not know before they are published.  Each would be written twice, and the
+		 * found one would be refused.  And found blocks go in the order of their ages,
+		 * which is known when all are published. */
 		if (d->file && !load_acquire(&t->published)) {
 			board_sleep(t, seen, PAUSE_MOST);
 			continue;
@@ -555,7 +560,7 @@ static void write_down(struct lower *d)
 			pause = PAUSE_NS;
 			continue;
 		}
-		/* a failed write is no work that is left */
+		/* a failed write does not count as work that is left */
 		d->events = events;
 		d->looked_ns = clock_ns();
 		if (asked != d->idle)

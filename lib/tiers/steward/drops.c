@@ -1,51 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drops.c - a block of VRAM or RAM was dropped: its bytes are bad, and so are the blocks that
- * follow it in a prompt.
+/* drops.c - a block of VRAM or RAM was dropped: its bytes are bad, and so are the blocks behind it
+ * in a prompt.
  *
  * The writer has removed the blocks that it finds in the pools of the tiers by the keys of the
- * block and of its descendants.  Left are, until the call that dropped is acknowledged,
+ * block and of its descendants.  Other blocks are still there until the call that dropped is
+ * acknowledged:
  *
- *   found at the start, not published yet      the index knows nothing of it
- *   descendants below RAM alone                a block that went down before its parent hangs on nothing in the tree
+ *   found at the start, not yet published      the index knows nothing of it
+ *   descendants that are only below RAM        a block that went down before its parent hangs on
+ *                                              nothing in the tree
  *   descendants behind a gap                   a block between the two is nowhere by now
  *   dropped while nobody kept the tiers        the file had it, and the index had not
  *
- * Which keys were bad stands in the index segment (index/segment/dropped.h).  Each block with
- * such a key goes, and each block with such an ancestor, up to the root, in any tier: the
+ * The index segment has the keys of the drops (index/segment/dropped.h).  Each block with such a
+ * key goes, and so does each block with such an ancestor, up to the root, in any tier: the
  * ancestor may have been computed again since.  Nobody knows the ancestors of a block behind a
- * gap, so it goes as well; but not from a store, most of whose blocks this node knows without
- * their parents.  A block of VRAM or RAM without its parent goes in the same way.  A block
- * without a parent's key goes by its own key alone.
+ * gap, so it goes as well.  But it stays in a store, since this node knows most blocks of a store
+ * without their parents.  A block of VRAM or RAM without its parent goes in the same way.  A block
+ * without a parent's key goes only by its own key.
  *
  * The cost grows with the blocks that go (kin.h):
  *
- *   1  the number of the next drop; all that the feed tells by then, which lists what lost its parent
- *   2  keys of drops from `since` on: they are bad
- *   3  entries with these keys go, and their children, and so on
- *   4  of each entry that is listed the way to the root: with a bad key on it, or a gap, it goes, with
- *      its children, and so on; else it is listed no more
- *   5  the writer has carried that out: `since` is the number of 1
+ *   1  Take the number of the next drop, and read the feed up to that moment.  The feed lists the
+ *      blocks that lost their parents.
+ *   2  The keys of drops from `since` on are bad.
+ *   3  Entries with these keys go, and their children, and so on.
+ *   4  For each entry that is listed, find the way to the root.  If the way has a bad key or a gap,
+ *      the entry goes, with its children, and so on.  Otherwise it is listed no more.
+ *   5  When the writer has carried that out, `since` is the number of step 1.
  *
- * Of a key that was dropped alone nothing is followed, and 4 is left out where there is nothing else: what
- * follows it is behind a gap then, and goes with the next drop of others unless the key is there again.
- * A block that follows it in VRAM and RAM has become an entry; the ring tells which (SHM_DROP_LEFT).
+ * The descendants of a key that was dropped alone are not followed, and step 4 is left out if
+ * there are only such keys.  The blocks behind such a key are behind a gap then, and go with the
+ * next drop of other keys, unless the key is there again.  A block behind it in VRAM or RAM has
+ * become an entry: drop[] names it (SHM_DROP_LEFT).
  *
- *   an entry that 3 or 4 looks at        has its block
- *   LIVE, or found and not published     it goes, or 4 finds its way
- *   BUSY: a batch has it                 it is listed again.  LIVE behind 4: 1 to 4 once more.  Else its publish is
- *                                        refused: its source was LIVE without its parent, and has gone by now, or
- *                                        it names `since`
- *   none: it has gone by itself          1 to 4 once more: the feed tells of it, and lists its children
+ *   an entry that 3 or 4 looks at        then
+ *   is LIVE, or found and not published  its block goes, or step 4 finds its way
+ *   is BUSY: a batch has it              it is listed again.  If it is LIVE after step 4, steps 1 to 4
+ *                                        are repeated.  Otherwise its publish is refused: its source
+ *                                        was LIVE without its parent, and has gone by now; or it
+ *                                        names `since`
+ *   has gone by itself                   steps 1 to 4 are repeated: the feed says so, and lists its
+ *                                        children
  *
- * Between 1 and 4 engines go on: they may drop more, and compute it again.  A way that is whole may
- * then lead through a key that was dropped before it was looked at, so the keys of such a drop, which
- * are told before any of its blocks goes, are compared before an entry is listed no more.
+ * Between 1 and 4 engines go on, and may drop more keys and compute them again.  A complete way
+ * may then lead through a key that was dropped before it was looked at.  The keys of such a drop
+ * are in drop[] before any of its blocks goes, so they are compared before an entry is listed no
+ * more.
  *
  * If memory is missing, nothing is carried out: all entries that were looked at are listed again,
- * and `since` stays.  So it does without a writer.  Nothing is acknowledged meanwhile.  If this
- * process dies, its pools go with it, and the next one begins with the number that was
- * acknowledged last.  The segment keeps no more keys than that: beyond them all of the tiers
- * goes.
+ * and `since` stays.  Without a writer it is the same.  Nothing is acknowledged meanwhile.  If
+ * this process dies, its pools go with it, and the next steward begins with the number that was
+ * acknowledged last.  The segment may have lost older keys than it keeps: in that case all blocks
+ * of the tiers go.
  * Tests: t/tiers/alone.t t/tiers/gaps.t t/tiers/lost-since.t t/tiers/drops-alone.t
  *   t/tiers/drops.t t/tiers/follow.t */
 #include "config.h"
@@ -56,27 +63,27 @@
 #include "tiers/steward/steward.h"
 
 #define CALL_MS 2000
-#define DROPS   1024u /* blocks that are dropped by one call */
+#define DROPS   1024u /* blocks that one call drops */
 
 struct follow {
 	struct gpc_tiers *t;
-	/* the keys of drops before that number are in `bad`; drops_head when it was so */
+	/* `bad` has the keys of drops before that number; and the head of drop[] at that time */
 	uint64_t seen, head;
-	/* keys that go with their descendants, in the order in which they are followed: bad keys;
-	 * keys behind a gap */
+	/* Keys that go with their descendants, in the order in which they are followed: bad keys,
+	 * and keys behind a gap. */
 	struct gone bad, doubt;
 	uint32_t followed[2];
-	/* of each tier: keys from which the way to the root is whole */
+	/* for each tier: keys whose way to the root is complete */
 	struct gone whole[SHM_TIERS];
 	struct numbers busy, children;
-	struct numbers goes; /* blocks, held */
-	bool missed;         /* an entry that had gone by itself */
+	struct numbers goes; /* blocks that go; they are held */
+	bool missed;         /* an entry was met that had gone by itself */
 	bool ours;           /* nobody else has dropped anything */
 };
 
 struct entry {
-	struct lower *d; /* NULL: in VRAM or RAM */
-	gpc_block block; /* GPC_NONE: not published */
+	struct lower *d; /* NULL: it is in VRAM or RAM */
+	gpc_block block; /* GPC_NONE: it is not published */
 	gpc_key key, parent;
 };
 
@@ -111,7 +118,7 @@ static gpc_block block_of(const gpc *c, uint32_t record)
 	return GPC_NONE;
 }
 
-/* As it is now; false: there is no such block. */
+/* The entry as it is now.  False: there is no such block. */
 static bool look(struct gpc_tiers *t, uint32_t number, struct entry *ret)
 {
 	const struct disk_slot *found;
@@ -132,7 +139,7 @@ static bool look(struct gpc_tiers *t, uint32_t number, struct entry *ret)
 	return true;
 }
 
-/* The entry of that key: parents that are elsewhere than in this tier, VRAM and RAM do not count. */
+/* The entry of that key.  Only parents in this tier, VRAM and RAM count. */
 static bool find_parent(struct lower *d, const gpc_key *key, gpc_key *ret)
 {
 	const struct disk_slot *found;
@@ -150,7 +157,7 @@ static bool find_parent(struct lower *d, const gpc_key *key, gpc_key *ret)
 	return true;
 }
 
-/* A block of VRAM or RAM that came or went, or that was there when we came. */
+/* A block of VRAM or RAM that came or went, or that was there when the steward began. */
 void drops_meet(struct gpc_tiers *t, gpc_block block)
 {
 	uint32_t record = pool_record(&t->c->seg, block);
@@ -177,8 +184,8 @@ void drops_meet_all(struct gpc_tiers *t)
 
 /* ---- keys ---- */
 
-/* A block of VRAM or RAM whose parent has gone alone.  The feed told of that parent before there was an
- * entry. */
+/* A block of VRAM or RAM whose parent has gone alone.  The feed reported that parent before there
+ * was an entry. */
 static void meet_left(struct gpc_tiers *t, gpc_block block)
 {
 	struct about a;
@@ -188,7 +195,7 @@ static void meet_left(struct gpc_tiers *t, gpc_block block)
 		kin_removed(&t->kin, &a.parent);
 }
 
-/* False: no memory. */
+/* False: there is no memory. */
 static bool take_key(struct follow *f, const gpc_key *key, uint8_t what)
 {
 	struct gpc_tiers *t = f->t;
@@ -210,7 +217,7 @@ static bool take_key(struct follow *f, const gpc_key *key, uint8_t what)
 	}
 }
 
-/* More of them: 0, or an error. */
+/* Read more keys: 0, or an error. */
 static int read_keys(struct follow *f)
 {
 	struct gpc_tiers *t = f->t;
@@ -223,13 +230,13 @@ static int read_keys(struct follow *f)
 	for (i = 0; i < n; i++)
 		if (!take_key(f, &t->dropped[i], t->how[i]))
 			return -ENOMEM;
-	/* a store may have it, whether this node knows or not */
+	/* a store may have it, whether this node knows that or not */
 	for (; t->store && had < f->bad.n; had++)
 		tier_remote_forget(t->store->store, &f->bad.key[had]);
 	return MIN(n, 0);
 }
 
-/* ---- what goes ---- */
+/* ---- blocks that go ---- */
 
 static bool hold(struct follow *f, const struct entry *e)
 {
@@ -239,7 +246,8 @@ static bool hold(struct follow *f, const struct entry *e)
 	return false;
 }
 
-/* A value that may be bad, and is not known to be, stays in a store: others use it.  False: no memory. */
+/* A value that may be bad, but is not known to be, stays in a store, since others use it.  False:
+ * there is no memory. */
 static bool take(struct follow *f, const struct entry *e, struct gone *as)
 {
 	struct gpc_tiers *t = f->t;
@@ -254,7 +262,7 @@ static bool take(struct follow *f, const struct entry *e, struct gone *as)
 	return gone_add(as, &e->key);
 }
 
-/* An entry without a block: an entry that a batch has is looked at later. */
+/* An entry without a block.  If a batch has it, it is looked at later. */
 static bool pass(struct follow *f, uint32_t number)
 {
 	struct lower *d = tier_of(f->t, number);
@@ -267,7 +275,8 @@ static bool pass(struct follow *f, uint32_t number)
 	return true;
 }
 
-/* Unpublished entries of the keys that go, and their descendants, as long as there are more. */
+/* Follow unpublished entries of the keys that go, and their descendants, as long as there are
+ * more. */
 static bool follow_all(struct follow *f, struct gone *as, uint32_t *followed)
 {
 	struct gpc_tiers *t = f->t;
@@ -302,7 +311,7 @@ static bool follow_both(struct follow *f)
 
 enum { NOT_SEEN, WHOLE, GAP, BAD };
 
-/* From the block that has this parent on. */
+/* From the block that has this parent up to the root. */
 static int way_up(struct follow *f, struct lower *d, gpc_key key)
 {
 	struct gone *whole = &f->whole[d->index];
@@ -316,17 +325,18 @@ static int way_up(struct follow *f, struct lower *d, gpc_key key)
 			is = WHOLE;
 		} else if (gone_has(&f->bad, &key)) {
 			is = BAD;
-		} else if (at < whole->n || !find_parent(d, &key, &up)) { /* or a circle */
+			/* or the way is a circle */
+		} else if (at < whole->n || !find_parent(d, &key, &up)) {
 			is = GAP;
 		} else if (gone_add(whole, &key)) {
 			key = up;
-		} else if (had) { /* it is full: begin anew */
+		} else if (had) { /* the set is full: begin anew */
 			gone_end(whole);
 			had = 0;
 		} else if (whole->n < GONE_MOST) {
-			break; /* no memory */
+			break; /* there is no memory */
 		} else {
-			is = GAP; /* a way that long there is not */
+			is = GAP; /* no way is that long */
 		}
 	}
 	while (is != WHOLE && whole->n > had)
@@ -334,7 +344,7 @@ static int way_up(struct follow *f, struct lower *d, gpc_key key)
 	return is;
 }
 
-/* More was dropped meanwhile, and one of these keys is on a way that was whole: 1. */
+/* More keys were dropped meanwhile, and one of them is on a way that was complete: 1. */
 static int changes(struct follow *f)
 {
 	uint32_t had = f->bad.n, i;
@@ -356,7 +366,7 @@ static int changes(struct follow *f)
 	return 0;
 }
 
-/* 0, or an error; such an entry is listed still. */
+/* 0, or an error; after an error the entry is still listed. */
 static int look_at(struct follow *f, uint32_t number)
 {
 	struct gpc_tiers *t = f->t;
@@ -379,9 +389,9 @@ static int look_at(struct follow *f, uint32_t number)
 	return err;
 }
 
-/* After drops of our own alone, blocks of VRAM and RAM that have come without their parents since
- * are looked at with the next drop of another peer: else each drop would lead to another one for
- * ever.  A block that has lost its parent since may follow one that we dropped. */
+/* Only we have dropped keys.  Blocks of VRAM and RAM that have come without their parents since
+ * are looked at with the next drop of another peer; otherwise each drop would lead to another one
+ * for ever.  A block that has lost its parent since may follow a block that we dropped. */
 static int look_at_listed(struct follow *f)
 {
 	struct kin *k = &f->t->kin;
@@ -415,9 +425,9 @@ static void list_busy(struct follow *f)
 	}
 }
 
-/* ---- the writer does it ---- */
+/* ---- the writer carries it out ---- */
 
-/* -ENOTCONN: it has not said that it has. */
+/* -ENOTCONN: it has not said that it has done so. */
 static int drop_held(struct follow *f)
 {
 	gpc *c = f->t->c;
@@ -453,15 +463,16 @@ static void end(struct follow *f, int err)
 static void is_done(struct gpc_tiers *t, uint64_t heard)
 {
 	/* (z) the writer has done the work of these drops before the number says so; pairs with
-	 * tiers/steward/up.c and tiers/steward/learn.c.  All are threads of ours: if we die,
-	 * nothing comes up any more */
+	 * tiers/steward/up.c and tiers/steward/learn.c.  These are threads of ours, so if we die,
+	 * nothing comes up any more. */
 	store_release(&t->since, heard);
-	/* by then VRAM and RAM have lost it, so less is refused than may be; pairs with index/writer/move.c */
+	/* VRAM and RAM have lost the blocks by now, so fewer copies are refused from here on;
+	 * pairs with index/writer/move.c */
 	store_release(&seg_board(&t->c->seg)->followed, heard);
 }
 
-/* The feed has the clears, and their effect on the file.  A store keeps what others use: a new
- * version tag is what clears it. */
+/* The feed has reported the clears, and they have had their effect on the file.  A store keeps its
+ * values, since others use them; only a new version tag clears it. */
 static bool clear_all(struct gpc_tiers *t)
 {
 	uint32_t i;
@@ -526,7 +537,7 @@ void drops_end(struct gpc_tiers *t)
 	kin_end(&t->kin);
 }
 
-/* The drops that came while nobody kept the file, or the store. */
+/* The drops of the time when nobody kept the file, or the store. */
 void drops_missed(struct gpc_tiers *t)
 {
 	struct shm_board *board = seg_board(&t->c->seg);
@@ -547,7 +558,7 @@ void drops_missed(struct gpc_tiers *t)
 			"store may have them; a new version tag forgets them",
 			t->c->seg.name);
 	store_release(&board->followed, t->since);
-	/* parents that are there now may have been computed again behind one of these */
+	/* parents that are there now may have been computed again after one of these drops */
 	if (!dropped_none(&t->c->seg, t->since))
 		kin_list_all(&t->kin);
 	if (!drops_are_due(t))

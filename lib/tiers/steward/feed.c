@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feed.c - the ends of blocks of our pools, from the feed (rule B19).
+/* feed.c - the ends of blocks of our pools, read from the feed (rule B19).
  *
  * A header is made free when the feed says that its block has gone, for any reason.  That is
  * synced only if a peer waits, and then once for all events so far:
  *
- *   1  the feed is read to its head
- *   2  `writing` is taken and given back: each batch that began before has made free what was
- *   refused 3  the tier syncs 4  board.durable = that head
+ *   1  The feed is read to its head.
+ *   2  `writing` is taken and given back.  Each batch that began before has freed its refused
+ *      blocks then.
+ *   3  The tier syncs.
+ *   4  board.durable becomes that head.
  * Tests: t/tiers/feed.t t/tiers/comes-back.t t/tiers/durable.t t/tiers/refused.t
  *   t/tiers/stopped-writer.t */
 #include "config.h"
@@ -24,11 +26,11 @@
 #define IDLE_NS (20 * NS_PER_MS)
 #define AGE_NS  (1000 * NS_PER_MS)
 #define CALL_MS 2000
-#define TURN_NS (1000 * NS_PER_MS) /* for a batch on its way down */
-#define OLD     256u               /* blocks that are asked back together */
+#define TURN_NS (1000 * NS_PER_MS) /* the wait for a batch on its way down */
+#define OLD     256u               /* blocks that are reclaimed together */
 #define AGED    65536u             /* slots whose age is looked at at a time */
 
-/* Behind the end of its pool another one may have the number. */
+/* When its pool has ended, another pool may have the number. */
 static struct lower *lower_of(struct gpc_tiers *t, gpc_block block)
 {
 	uint32_t i;
@@ -54,9 +56,9 @@ static void give_up(struct lower *d, int err)
 		d->name, d->t->c->seg.name, gpc_strerror(err));
 }
 
-/* The end of a pool is a clear, and the pool is not ours any more when the feed tells of that.  An
- * earlier clear may find it so as well: then it has done all that is to be done for the end.
- * Nothing that comes before one of these is passed over. */
+/* The end of a pool is a clear, and the pool is not ours any more when the feed reports that end.
+ * An earlier clear may find this as well; then it has done all the work of the end.  No event
+ * before one of these is passed over. */
 static void look_for_end(struct lower *d)
 {
 	if (returns_keeps(d->t->c, d->pool))
@@ -65,15 +67,15 @@ static void look_for_end(struct lower *d)
 	d->ended = true;
 }
 
-/* Blocks that were written and published behind the clear, and before the tier heard of it, are
- * lost to it as well: a read finds that out.  A resting tier is cleared before it is up. */
+/* Blocks that were written and published after the clear, and before the tier heard of it, are
+ * lost to the tier as well: a read finds that out.  A resting tier is cleared before it is up. */
 static void cleared(struct lower *d, uint32_t tag)
 {
 	int err;
 
 	if (!tag) {
-		/* in this order: a block written behind the clear keeps its key, and is made free
-		 * when it goes */
+		/* In this order: a block that is written after the clear keeps its key, and is
+		 * made free when it goes. */
 		slots_forget_keys(d);
 		err = !d->file || (load_relaxed(&d->broken) && !d->gone) ? 0 : disk_clear(d->file);
 		if (err < 0)
@@ -95,13 +97,13 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 	if (d && e->what == GPC_CLEARED)
 		cleared(d, e->tag);
 	if (e->what == GPC_CLEARED && !e->tag)
-		kin_list_all(&t->kin); /* nobody tells which keys */
-	/* a store loses dropped blocks, and no others: other machines use it */
+		kin_list_all(&t->kin); /* nobody says which keys were lost */
+	/* a store loses only dropped blocks, since other machines use it */
 	if (d && e->what == GPC_REMOVED)
 		slots_removed(d, e->block, &e->key, lower_is_store(d) && e->was != e->block);
 }
 
-/* The feed was overwritten before it was read.  The index is the truth; a clear among the lost
+/* The feed was overwritten before it was read.  The index is the truth, and a clear among the lost
  * events has left its number. */
 static void compare(struct gpc_tiers *t)
 {
@@ -113,7 +115,7 @@ static void compare(struct gpc_tiers *t)
 		if (d->ended)
 			continue;
 		if (!returns_keeps(t->c, d->pool)) {
-			cleared(d, 0); /* its end may be among the lost events */
+			cleared(d, 0); /* the pool's end may be among the lost events */
 			continue;
 		}
 		if (d->clears != load_acquire(&seg_pool(&t->c->seg, d->pool)->clears))
@@ -143,12 +145,12 @@ static bool follow(struct gpc_tiers *t)
 	struct gpc_event events[EVENTS];
 	uint64_t clears[SHM_TIERS];
 	bool any = false;
-	uint64_t heard = dropped_next(&t->c->seg); /* before the head */
+	uint64_t heard = dropped_next(&t->c->seg); /* it is read before the head */
 	uint32_t i;
 	int n;
 
-	/* pairs with (v) of index/writer/pools.c, and comes before the head: a clear that is counted is
-	 * told */
+	/* It pairs with (v) of index/writer/pools.c, and comes before the head: the feed has
+	 * reported a clear that is counted. */
 	for (i = 0; i < t->nlower; i++)
 		clears[i] = load_acquire(&seg_pool(&t->c->seg, t->lower[i].pool)->clears);
 	do {
@@ -168,7 +170,7 @@ static bool follow(struct gpc_tiers *t)
 	return any;
 }
 
-/* Read all events of the feed, and act on them; false: none. */
+/* Read all events of the feed, and act on them.  False: there are none. */
 static bool feed_follow(struct gpc_tiers *t)
 {
 	bool any = follow(t);
@@ -178,7 +180,8 @@ static bool feed_follow(struct gpc_tiers *t)
 	return any;
 }
 
-/* All answered removals are on the disk, or all of the tier goes, and the removals with it. */
+/* Are all answered removals on the disk?  Or all blocks of the tier go, and the removals with
+ * them. */
 static bool sync_file(struct lower *d)
 {
 	int err = disk_sync(d->file), lost;
@@ -198,8 +201,9 @@ static bool sync_file(struct lower *d)
 	return true;
 }
 
-/* Steps 2 to 4; false: it is not known to be on the disk.  Without an answer the waiting peer
- * learns it when its time is up.  ends: a resting tier is tried even during its pause. */
+/* Steps 2 to 4.  False: the removals are not known to be on the disk.  Without an answer the
+ * waiting peer learns that when its time is up.  ends: a resting tier is tried even during its
+ * pause. */
 static bool acknowledge(struct gpc_tiers *t, bool ends)
 {
 	uint64_t cleared_all = load_acquire(&seg_state(&t->c->seg)->cleared), number;
@@ -208,7 +212,8 @@ static bool acknowledge(struct gpc_tiers *t, bool ends)
 	if (drops_are_due(t)) /* there is no writer now, or no memory */
 		return false;
 	number = t->cursor;
-	/* a batch waits for the writer, and its answer may be late: the feed goes on meanwhile */
+	/* a batch waits for the writer, and its answer may be late, so the feed is read on
+	 * meanwhile */
 	if (!clock_lock(&t->writing, clock_ns() + TURN_NS))
 		return false;
 	pthread_mutex_unlock(&t->writing);
@@ -218,14 +223,15 @@ static bool acknowledge(struct gpc_tiers *t, bool ends)
 	return true;
 }
 
-/* The pools are new.  A clear that came before we read the feed may be one of them, with any tag. */
+/* The pools are new.  One of the clears before we read the feed may concern them, with any tag. */
 int feed_begin(struct gpc_tiers *t)
 {
 	uint32_t i;
 	int err;
 
 	t->cursor = UINT64_MAX;
-	t->heard = dropped_next(&t->c->seg); /* before the head: a drop is in one of both */
+	/* read before the head: a drop is in one of the two, or in both */
+	t->heard = dropped_next(&t->c->seg);
 	err = gpc_event_read(t->c, &t->cursor, &(struct gpc_event){ 0 }, 1);
 	for (i = 0; err >= 0 && i < t->nlower; i++) {
 		struct lower *d = &t->lower[i];
@@ -238,7 +244,8 @@ int feed_begin(struct gpc_tiers *t)
 
 /* ---- age ---- */
 
-/* Ancestors of younger blocks stay until these go, and are asked for again: this many at a time. */
+/* Ancestors of younger blocks stay until these go, and are asked for again; this many at a
+ * time. */
 static void reclaim_old(struct lower *d, const gpc_key *key, const gpc_block *block, uint32_t n)
 {
 	int result[OLD];
@@ -278,7 +285,8 @@ static void look_at_ages(struct lower *d)
 
 /* ---- the thread ---- */
 
-/* From here on the next steward reads the drops: a store has none of the earlier dropped blocks. */
+/* From here on the next steward reads the drops, since a store has none of the blocks that were
+ * dropped earlier. */
 static void sweep(struct gpc_tiers *t)
 {
 	if (t->store && !drops_are_due(t) && !tier_remote_owes(t->store->store))
@@ -297,9 +305,9 @@ static void tell_idle(struct gpc_tiers *t)
 		return;
 	if (!acknowledge(t, false))
 		return;
-	/* (s) all that was asked for by then is done and durable before the number says so; pairs
-	 * with index/request/durable.c.  If we die before it, a waiting process sees that our
-	 * lock is gone */
+	/* (s) all work that was asked for by then is done and durable before the number says so;
+	 * pairs with index/request/durable.c.  If we die before it, a waiting process sees that
+	 * our lock is gone. */
 	store_release(&board->idle, idle);
 	order_add32(&board->news, 1);
 	futex_wake_all(&board->news);

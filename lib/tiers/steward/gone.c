@@ -66,7 +66,7 @@ void gone_take_off(struct gone *g, const gpc_key *key)
 	chains_cut(&g->by, i, chains_hash(key));
 	if (i == --g->n)
 		return;
-	g->key[i] = g->key[g->n]; /* the last one takes its place */
+	g->key[i] = g->key[g->n]; /* the last key takes its place */
 	chains_cut(&g->by, g->n, chains_hash(&g->key[i]));
 	chains_put(&g->by, i, chains_hash(&g->key[i]));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* images.c - blocks of RAM as the tiers below read and fill them.
+/* images.c - blocks of RAM, which the tiers below read and fill.
  * Tests: t/tiers/both.t t/tiers/straight.t t/bytes/seals.t */
 #include "config.h"
 
@@ -42,7 +42,7 @@ bool about_record(const gpc *c, uint32_t record, struct about *ret)
 {
 	const struct shm_record *r = seg_record(&c->seg, record);
 
-	/* pairs with (C): the fields beside LIVE are that block's */
+	/* pairs with (C): the fields beside LIVE belong to that block */
 	ret->word = load_acquire(&r->word);
 	ret->key = (gpc_key){ { load_relaxed(&r->key[0]), load_relaxed(&r->key[1]) } };
 	ret->parent = (gpc_key){ { load_relaxed(&r->parent[0]), load_relaxed(&r->parent[1]) } };
@@ -67,13 +67,14 @@ bool hold_about(gpc *c, gpc_block block, const gpc_key *key, struct about *ret)
 
 	if (!hold_record(c, record, block, key))
 		return false;
-	if (about_record(c, record, ret)) /* held, it keeps its life; dropped it is not LIVE */
+	/* a held block keeps its life; a dropped one is not LIVE */
+	if (about_record(c, record, ret))
 		return true;
 	unhold_quietly(c, &block, 1);
 	return false;
 }
 
-/* ---- which pools ---- */
+/* ---- pools of RAM ---- */
 
 bool images_fit_pool(const struct lower *d, const struct shm_pool *p)
 {
@@ -130,7 +131,7 @@ void images_iov(const struct map *m, gpc_block block, struct iovec *iov)
 
 /* ---- sums ---- */
 
-/* False: sums are not kept there. */
+/* False: no sums are kept there. */
 static bool want_of(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key,
 		    struct sum_want *ret)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kin.c - chains by place, of entries with the hashes of their parents' keys, and a chain of the
- * listed entries.
+/* kin.c - chains by place: entries with the hashes of their parents' keys, and the listed entries.
  * Tests: t/tiers/kin.t t/tiers/lost-since.t t/tiers/follow.t t/tiers/unchained.t */
 #include "config.h"
 
@@ -28,7 +27,7 @@ bool numbers_add(struct numbers *s, uint32_t number)
 	return true;
 }
 
-/* Pages of records that are never entries are never touched. */
+/* Pages of records that are never entries are not touched. */
 int kin_new(struct kin *k, uint32_t records)
 {
 	pthread_mutex_init(&k->lock, NULL);

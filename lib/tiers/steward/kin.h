@@ -2,31 +2,32 @@
 /* kin.h - entries of the tiers by the keys of their parents, and a list of entries whose way to
  * the root may have a gap.
  *
- * An entry has the number of its record.  It is
+ * An entry has the number of its record.  These are entries:
  *
- *   a block of a tier        from before its publish on (BUSY), until the feed tells that it has
- *                            gone, or its slot is taken
- *   what was found           at the start, from then on, published or not
- *   a block of VRAM or RAM   that is there without its parent (REC_UNCHAINED), from when the feed
- *                            tells of it on
+ *   a block of a tier         from before its publish (BUSY), until the feed says that it has gone,
+ *                             or its slot is taken
+ *   a block found at the      from then on, whether it is published or not
+ *   start
+ *   a block of VRAM or RAM    from when the feed says that it is there without its parent
+ *                             (REC_UNCHAINED)
  *
- * An entry without a parent's key is none: nothing takes it but a drop of its own key.
+ * A block without a parent's key is no entry: only a drop of its own key takes it.
  *
- * Listed is an entry when its parent's key was removed somewhere, whether the key is elsewhere or
- * there again by then, and when it comes without its parent.  So, of an entry that is not listed, as
- * the feed has told it so far:
+ * An entry is listed if its parent's key was removed somewhere, even if the key is elsewhere or is
+ * there again by then.  It is also listed if it comes without its parent.  So an entry that is not
+ * listed has these properties, as far as the feed was read:
  *
- *   - its parent has been somewhere all the time, from when the entry came, or was last found to have
- *     a way to the root without a gap and without a key that was dropped;
- *   - whatever becomes of that parent, a drop, a removal or a fate as an entry of its own, is followed
- *     from there.
+ *   - Its parent has been somewhere all the time since the entry came; or since the entry was last
+ *     found to have a way to the root without a gap and without a dropped key.
+ *   - Whatever happens to that parent, a drop, a removal or its own fate as an entry, is followed
+ *     from the parent.
  *
- * A drop follows children from the keys that were dropped, and looks at what is listed.  It looks at
- * nothing else.  An entry may stand here although its block has gone: a look at an entry is
- * followed by a look at its record.
+ * A drop follows children from the dropped keys, and looks at listed entries, and at nothing
+ * else.  An entry may be here although its block has gone, so a look at an entry is followed by a
+ * look at its record.
  *
- * 16 bytes and a bit for each record of the cache; no call but kin_children() allocates anything.  Any thread
- * may call. */
+ * It takes 16 bytes and a bit for each record of the cache.  Only kin_children() allocates
+ * memory.  Any thread may call. */
 #ifndef GPC_STEWARD_KIN_H
 #define GPC_STEWARD_KIN_H
 
@@ -35,35 +36,36 @@
 #include "tiers/steward/chains.h"
 
 struct kin {
-	pthread_mutex_t lock; /* below it; taken last */
+	pthread_mutex_t lock; /* taken below that lock, and last */
 	uint32_t n;
 	struct chains by;
-	uint32_t *hash;  /* of the parent's key; 0: no entry */
-	uint32_t *later; /* listed: the next one + 1, or KIN_LAST; 0: it is not */
-	uint32_t listed; /* + 1 */
-	uint64_t *came;  /* bits: it came without its parent, whose key was not removed since */
+	uint32_t *hash;  /* the hash of the parent's key; 0: it is no entry */
+	uint32_t *later; /* in the list: the next entry + 1, or KIN_LAST; 0: it is not listed */
+	uint32_t listed; /* the first listed entry + 1 */
+	/* bits: the entry came without its parent, whose key was not removed since */
+	uint64_t *came;
 };
 
-struct numbers { /* zero: none */
+struct numbers { /* zero is an empty list */
 	uint32_t *at, n, room;
 };
-bool numbers_add(struct numbers *s, uint32_t number); /* false: no memory */
+bool numbers_add(struct numbers *s, uint32_t number); /* False: there is no memory. */
 
 int kin_new(struct kin *k, uint32_t records); /* -ENOMEM */
 void kin_end(struct kin *k);
-/* It is an entry with that parent from now on, and with no other parent. */
+/* From now on the number is an entry with that parent, and with no other parent. */
 void kin_enter(struct kin *k, uint32_t number, const gpc_key *parent, bool listed);
 void kin_leave(struct kin *k, uint32_t number);
-/* All with that parent are added, perhaps some of others; false: no memory. */
+/* Add all entries with that parent, and perhaps some others.  False: there is no memory. */
 bool kin_children(struct kin *k, const gpc_key *parent, struct numbers *to);
 
-/* Something with that key was removed. */
+/* A block with that key was removed. */
 void kin_removed(struct kin *k, const gpc_key *key);
-void kin_list(struct kin *k, uint32_t number); /* if it is an entry */
+void kin_list(struct kin *k, uint32_t number); /* list it, if it is an entry */
 void kin_list_all(struct kin *k);
-/* Take an entry off the list; false: the list is empty. */
+/* Take an entry off the list.  False: the list is empty. */
 bool kin_next(struct kin *k, uint32_t *ret);
-/* It came without its parent, and nothing with that key was removed since. */
+/* Did it come without its parent, and was nothing with the parent's key removed since? */
 bool kin_came(struct kin *k, uint32_t number);
 
 #endif

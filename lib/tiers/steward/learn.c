@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* learn.c - what a store has that the index knows nothing of: another node has put it there.
+/* learn.c - finds blocks that a store has and that the index does not know: another node has put
+ * them there.
  *
- * The store is asked how far a prompt goes there (remote_reach: two batches), and a hint is
- * published for each key.  From then on a lookup in the tier's space finds it, on any process of
- * this node and without a wait.  Hints have no bytes: a get checks them, and removes wrong ones.
+ * The store is asked for the length of a prompt's prefix there (remote_reach: two batches), and a
+ * hint is published for each key.  From then on a lookup in the tier's space finds the key, in any
+ * process of this node and without a wait.  Hints have no bytes: a get checks them, and removes
+ * wrong ones.
  * Tests: t/tiers/remote-kept.t t/tiers/unchained.t t/tiers/store.t */
 #include "config.h"
 
 #include "tiers/steward/steward.h"
 
-/* The keys without a hint yet, at most BATCH; false: there was no room for all. */
+/* The keys that have no hint yet, at most BATCH.  False: there was no room for all. */
 static bool publish(struct lower *d, const gpc_key *keys, uint32_t n, const gpc_key *before)
 {
 	struct publish_copy copy[BATCH];

@@ -4,9 +4,9 @@
  *
  *   struct disk_note, and the tokens behind it (tiers/disk/format.h)
  *
- * On the way down it is copied from the block of RAM, which is held.  At the next start it goes,
- * with the publish of the block, into the note of its record in the pool of the tier, and from
- * there to RAM with each copy.  Nobody reads it in the file at other times.
+ * On the way down the note is copied from the block of RAM, which is held.  At the next start,
+ * with the publish of the block, it goes into the note of its record in the tier's pool; from
+ * there it goes to RAM with each copy.  Nobody reads it in the file at other times.
  *
  * A note is no part of the block: if it is damaged, or did not fit, the block comes without it.
  * Tests: t/tiers/notes.t */

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* open.c - gpc_tiers_open: a peer that keeps the tiers below RAM, from its seat to its end.
  *
- *   1  a seat, and the steward's lock
- *   2  the RAM whose images the tiers have; how large the file is to be (plan.c)
- *   3  a pool for each tier, of CALLER blocks; the store; the file is locked, and looked at
- *   4  was it cleared while nobody kept the file?  If not, what is there is read
- *   5  threads, which stand at the gate
- *   6  the file is made, or gets its size and loses what was cleared: one change of its superblocks
- *   7  the board says which file is kept, and that peers may ask; the gate is open
+ *   1  The seat and the steward's lock are taken.
+ *   2  The RAM is chosen whose images the tiers have, and the size of the file (plan.c).
+ *   3  Each tier gets a pool of CALLER blocks; the store is opened; the file is locked, and looked at.
+ *   4  If the file was not cleared while nobody kept it, its blocks are read.
+ *   5  The threads start, and wait at the gate.
+ *   6  The file is made; or it gets its size and loses the blocks that were cleared.  Either is one
+ *      change of its superblocks.
+ *   7  The board says which file is kept, and that peers may ask; the gate is opened.
  *
- * A failed step gives the results of the earlier steps back, in reverse.  Up to 6 nothing is
- * changed that was there before but the numbers of a dead steward's tiers in the board; behind it
- * nothing fails.
+ * If a step fails, the results of the earlier steps are given back in reverse order.  Up to step 6
+ * nothing is changed that was there before, except for the numbers of a dead steward's tiers in
+ * the board.  After step 6 nothing fails.
  * Tests: t/tiers/resize.t t/tiers/both.t t/tiers/die.t t/tiers/refused.t
  *   t/tiers/stopped-writer.t t/tiers/down-and-up.t */
 #include "config.h"
@@ -25,8 +26,8 @@
 #include "tiers/steward/steward.h"
 
 #define POOL_MS   10000
-#define WRITER_NS (1500 * NS_PER_MS) /* for the writer, of work under way at the end */
-/* ---- 3: its pool ---- */
+#define WRITER_NS (1500 * NS_PER_MS) /* the wait for the writer, with work under way at the end */
+/* ---- step 3: its pool ---- */
 
 static uint32_t free_space(const gpc *c)
 {
@@ -39,8 +40,8 @@ static uint32_t free_space(const gpc *c)
 	return s;
 }
 
-/* The pool of the last steward goes when a writer has seen its death; until then it takes the
- * room, or the space. */
+/* The last steward's pool goes when a writer has seen its death.  Until then it takes the room, or
+ * the space. */
 static bool is_in_the_way(const gpc *c, const struct gpc_pool *of)
 {
 	uint32_t i;
@@ -56,7 +57,7 @@ static bool is_in_the_way(const gpc *c, const struct gpc_pool *of)
 	return false;
 }
 
-/* We look before we ask: what a refusal was for may be gone behind it. */
+/* We look before we ask: after a refusal its reason may be gone already. */
 static int add_when_free(gpc *c, struct gpc_pool *p)
 {
 	uint64_t deadline = clock_ns() + POOL_MS * NS_PER_MS;
@@ -101,10 +102,10 @@ static int add_pool(struct gpc_tiers *t, struct lower *d, uint32_t kind, uint32_
 	return slots_new(d);
 }
 
-/* ---- 4: what was cleared meanwhile ---- */
+/* ---- step 4: clears meanwhile ---- */
 
-/* The cache counts clears of all pools, and its last steward has noted how many its file had;
- * another file may lack any. */
+/* The cache counts the clears of all pools, and its last steward has noted the number that its
+ * file had.  Another file may lack any of them. */
 static void look_for_clears(struct gpc_tiers *t, uint64_t cleared)
 {
 	const struct shm_board *board = seg_board(&t->c->seg);
@@ -113,7 +114,7 @@ static void look_for_clears(struct gpc_tiers *t, uint64_t cleared)
 	t->lower[0].clear = same ? load_relaxed(&board->cleared) != cleared : cleared != 0;
 }
 
-/* ---- 5: threads ---- */
+/* ---- step 5: threads ---- */
 
 static void (*const run[])(struct gpc_tiers *t) = {
 	[TIERS_UP] = up_thread,
@@ -122,7 +123,7 @@ static void (*const run[])(struct gpc_tiers *t) = {
 	[TIERS_FEED] = feed_thread,
 };
 
-/* Nothing of theirs has happened before the gate is open.  Each runs once, until t->stop. */
+/* Before the gate is open the threads do nothing.  Each runs once, until t->stop. */
 static uint64_t step(struct worker *w)
 {
 	struct gpc_tiers *t = w->arg;
@@ -160,7 +161,8 @@ static int start_threads(struct gpc_tiers *t)
 	return 0;
 }
 
-/* A thread that goes to sleep has the lock until it sleeps, and has seen no open gate. */
+/* A thread that goes to sleep has the lock until it sleeps, and has seen that the gate is
+ * closed. */
 static void open_gate(struct gpc_tiers *t)
 {
 	uint32_t i;
@@ -247,7 +249,7 @@ static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 	return err;
 }
 
-/* ---- 6, 7: the tiers begin ---- */
+/* ---- steps 6, 7: the tiers begin ---- */
 
 static int begin_tiers(struct gpc_tiers *t)
 {
@@ -295,7 +297,8 @@ static int open_all(struct gpc_tiers *t)
 		err = drops_begin(t);
 	if (err == 0)
 		err = look(t);
-	if (err == 0) { /* before the head of the feed: a clear is in one of both */
+	/* read before the head of the feed: a clear is in one of the two, or in both */
+	if (err == 0) {
 		cleared = load_acquire(&seg_state(&t->c->seg)->cleared);
 		if (t->opt.disk)
 			look_for_clears(t, cleared);

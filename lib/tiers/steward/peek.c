@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peek.c - what a file of blocks says of itself, and why it is refused.
+/* peek.c - a file's description of itself, and the reasons why a file is refused.
  * Tests: t/tiers/refused.t t/daemon/disk.t */
 #include "config.h"
 

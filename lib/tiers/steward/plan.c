@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - what a steward of tiers is asked for: its options, the RAM whose images it has, the size
- * of the file.
+/* plan.c - checks the request for a steward of tiers: its options, the RAM whose images it has,
+ * and the size of the file.
  * Tests: t/tiers/resize.t t/tiers/store.t t/tiers/later-structs.t t/daemon/disk-aside.t
  *   t/daemon/files.t */
 #include "config.h"
@@ -11,7 +11,8 @@
 #include "tiers/disk/disk.h"
 #include "tiers/steward/steward.h"
 
-#define DISK_HEAD_BYTES 128u /* beside each image, with the part before all of them: an estimate */
+/* an estimate for each image: its header, with its share of the part before all images */
+#define DISK_HEAD_BYTES 128u
 #define DISK_FRONT      ((uint64_t)131072)
 #define PAGE            4096u
 
@@ -142,7 +143,7 @@ int plan_room(const struct gpc_tiers *t, uint32_t kind, uint64_t blocks)
 		(unsigned long long)left);
 }
 
-/* slots: that are asked for, or 0; *ret_slots: as many as the file is going to have. */
+/* slots: the requested number, or 0.  *ret_slots: the number that the file is going to have. */
 static int check_size(const struct gpc_tiers *t, uint64_t slots, uint64_t image,
 		      uint32_t *ret_slots)
 {
@@ -183,7 +184,7 @@ static int check_size(const struct gpc_tiers *t, uint64_t slots, uint64_t image,
 	return plan_room(t, GPC_DISK, slots);
 }
 
-/* Room for notes is made with the file. */
+/* Room for notes is made with the file, and cannot be added. */
 static uint32_t note_bytes(struct gpc_tiers *t)
 {
 	uint32_t most = notes_most(&t->c->seg);

@@ -2,9 +2,9 @@
 /* remote.c - a store on other machines (lib/remote) as a tier.
  *
  * The blocks of its pool are hints: this node has stored that key, or has learned that the store
- * has it.  So an eviction of a hint takes nothing from the store, and a clear of the pool makes
- * this node forget its hints; a new version tag makes all nodes forget. Dropped blocks (gpc_drop)
- * are removed in the store, in the background, and not read there from then on.
+ * has it.  So an eviction of a hint takes nothing from the store.  A clear of the pool makes this
+ * node forget its hints, and a new version tag makes all nodes forget theirs.  Dropped blocks
+ * (gpc_drop) are removed in the store, in the background, and not read there from then on.
  *
  * A thread of its own calls remote_tick, and removes.  It has a lane of the store; each answering
  * thread takes another lane for its calls.
@@ -19,13 +19,13 @@
 #include "tiers/steward/store_lanes.h"
 
 #define TICK_NS (100 * NS_PER_MS)
-/* a store that takes nothing is left alone for REST_NS, and longer each time */
+/* a store that takes nothing is left alone for REST_NS, and longer each time up to this */
 #define REST_MOST (8000 * NS_PER_MS)
-/* The store, or a given-up put, may bring a removed key back: it is removed again, for this time
- * and this often. */
+/* The store, or a put that was given up, may bring a removed key back.  So it is removed again,
+ * for this time and this often. */
 #define HOUR_NS      REMOTE_UNSURE_NS
 #define AGAIN_NS     (5000 * NS_PER_MS)
-#define AT_ONCE      (16ull << 20) /* bytes of images in one call, which has a deadline */
+#define AT_ONCE      (16ull << 20) /* bytes of images in one call, since a call has a deadline */
 #define BLOCKS_LEAST 65536u
 
 /* ---- read and write ---- */
@@ -50,8 +50,8 @@ static bool was_removed(const struct tier_store *s, const gpc_key *key)
 	return gone_has(&s->was[0], key) || gone_has(&s->was[1], key);
 }
 
-/* Keys that are to be removed there get this result; at: the places of the others.  Returns how
- * many these are. */
+/* Keys that are to be removed there get this result.  at: the places of the others.  Returns the
+ * number of others. */
 static uint32_t pass_gone(struct tier_store *s, struct tier_item *items, uint32_t n, uint32_t *at,
 			  int result)
 {
@@ -68,8 +68,8 @@ static uint32_t pass_gone(struct tier_store *s, struct tier_item *items, uint32_
 	return k;
 }
 
-/* It was removed there, and is there again: the store has lost the removal, or somebody else has
- * put it.  Only a value that this node has put since is known to be another one. */
+/* The key was removed there, and is there again: the store has lost the removal, or somebody else
+ * has put the key.  Only if this node has put it since is the value known to be another one. */
 static bool is_back(struct tier_store *s, const gpc_key *key)
 {
 	bool back;
@@ -108,7 +108,7 @@ static void read_some(struct tier_store *s, uint32_t lane, struct tier_item *ite
 	store_lane_keep(s, lane, items, n, true);
 }
 
-/* A prefix ends where the first one is missing. */
+/* A prefix ends at the first missing key. */
 void tier_remote_read(struct tier_store *s, struct tier_item *items, uint32_t n,
 		      uint64_t deadline_ns)
 {
@@ -126,8 +126,8 @@ void tier_remote_read(struct tier_store *s, struct tier_item *items, uint32_t n,
 	store_lane_give(s, lane);
 }
 
-/* All of a call was refused, for want of room for instance: the next values would be refused,
- * too.  To a part of a store that is down nothing was sent. */
+/* All items of a call were refused, for want of room for instance, so the next values would be
+ * refused, too.  If a part of the store is down, nothing was sent to it. */
 static void note_refusals(struct tier_store *s, const struct remote_block *b, uint32_t n)
 {
 	uint32_t i, stored = 0, down = 0, lost = 0;
@@ -195,8 +195,8 @@ bool tier_remote_ready(struct tier_store *s)
 	return ready && load_relaxed(&s->shown->state) == GPC_TIER_UP;
 }
 
-/* One batch at a time, by one thread.  A later drop finds its key here; an earlier drop finds
- * that the key is gone. */
+/* Only one thread writes, one batch at a time.  A later drop finds its key here; an earlier drop
+ * finds that the key is gone. */
 static void begin_writing(struct tier_store *s, const struct tier_item *items, uint32_t n)
 {
 	uint32_t i;
@@ -320,7 +320,8 @@ static void settle_removed(struct tier_store *s, const gpc_key *key, int result)
 	gone_take_off(&s->gone, key);
 	s->unsure |= result != 0;
 	if (!was_removed(s, key))
-		gone_add(&s->was[0], key); /* without room for it the store has to be believed */
+		/* if there is no room for it, the store has to be believed */
+		gone_add(&s->was[0], key);
 }
 
 /* A new hour: keys that may have come back are removed once more when they are met. */
@@ -340,13 +341,13 @@ static void pass_hour(struct tier_store *s)
 		for (k = 0; k < 2; k++)
 			for (i = 0; i < s->was[k].n; i++)
 				s->blind |= !gone_add(&s->gone, &s->was[k].key[i]);
-		s->unsure = false; /* until a removal says so again */
+		s->unsure = false; /* until another removal says so */
 		s->again_ns = now + AGAIN_NS + (s->was[0].n + s->was[1].n) * NS_PER_MS;
 	}
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Once for each key there is, or until the store refuses. */
+/* Once for each present key, or until the store refuses. */
 static void remove_gone(struct tier_store *s)
 {
 	gpc_key keys[GPC_REMOTE_BATCH];
@@ -425,7 +426,7 @@ static const struct worker_kind store_kind = { .name = "gpc-tiers-tick",
 					       .what = "for a store",
 					       .step = store_step };
 
-/* Its thread stores its findings in the board, so it ends before another steward may have its own
+/* Its thread stores its findings in the board.  So it ends before another steward may have its own
  * numbers there. */
 void tier_remote_stop(struct tier_store *s)
 {
@@ -441,7 +442,8 @@ void tier_remote_close(struct tier_store *s)
 		remote_memory(s->remote, s->memory, s->memory_bytes, false);
 	if (!remote_close(s->remote)) {
 		store_lanes_leave(s);
-		return; /* its memory stays, and so do we: its log is our peer's */
+		/* its memory stays, and so does the thread's log, which belongs to our peer */
+		return;
 	}
 	gone_end(&s->gone);
 	gone_end(&s->was[0]);

@@ -2,24 +2,24 @@
 /* rest.c - a tier that cannot sync and cannot be cleared rests, and is tried from time to time
  * (rule B19).
  *
- *   it rests     nothing is written there, published from there, or acknowledged; what was there is forgotten, here and
- *                in the index.  Its file may have all that was removed since the last
- *                acknowledgement
- *   a probe      clear and sync, in the thread of the feed: 1 s after the failure, then after twice as long each time, at
- *                most 60 s; and once more when the tiers are closed
- *   it is up     behind a probe that has succeeded: the file's epoch has everything before it behind it, and that is on the
- *                disk.  So whatever is acknowledged or written from then on follows all removals
- *                that were owed
+ *   it rests     Nothing is written there, published from there, or acknowledged.  The blocks that it
+ *                had are forgotten, here and in the index.  Its file may have everything that was
+ *                removed since the last acknowledgement.
+ *   a probe      The thread of the feed tries a clear and a sync: 1 s after the failure, then after
+ *                twice as long each time, at most 60 s; and once more when the tiers are closed.
+ *   it is up     A probe has succeeded: all older blocks are of an older epoch of the file, and that
+ *                is on the disk.  So everything that is acknowledged or written from then on comes
+ *                after all removals that were owed.
  *
- * If this process dies while it rests nothing was acknowledged, and the next steward goes on from
- * `board.durable`.
+ * If this process dies while the tier rests, nothing was acknowledged, and the next steward goes
+ * on from `board.durable`.
  * Tests: t/tiers/rest.t */
 #include "config.h"
 
 #include "tiers/steward/steward.h"
 
-/* Entries of the index below RAM would only be misses.  Without a writer it is tried again.
- * If its pool has gone, nothing is left of it, and another pool may have the number. */
+/* Entries of the index below RAM would only be misses.  Without a writer it is tried again.  If
+ * its pool has gone, nothing is left of it, and another pool may have the number. */
 static bool is_emptied(struct lower *d)
 {
 	if (!d->emptied && !returns_keeps(d->t->c, d->pool))
@@ -52,7 +52,7 @@ void rest_begin(struct lower *d, const char *what, int err)
 	rest_lose_all(d);
 }
 
-/* No batch is under way meanwhile: its blocks would come behind the clear. */
+/* No batch is under way meanwhile, since its blocks would come after the clear. */
 static int probe(struct lower *d)
 {
 	int err;

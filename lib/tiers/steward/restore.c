@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* restore.c - what a tier had when it was opened is published again, in the background.
+/* restore.c - the blocks that a tier had when it was opened are published again, in the
+ * background.
  *
  * Parents come first.  A block whose parent is nowhere, neither here nor in VRAM or RAM, is
- * published as well: what many prompts begin with is often in VRAM alone, and when it has been
- * computed anew all that follows it is of use again.  If nobody does that, it gets old and goes.
- * The writer publishes only if no clear has come that we have not heard of, and a key that is live
- * already wins.  When all are there each is used once, in the order of their ages, so that the
- * oldest goes first.
+ * published as well.  The common beginning of many prompts is often only in VRAM, and when it has
+ * been computed anew, the blocks behind it are of use again.  If nobody does that, the block gets
+ * old and goes.  The writer publishes only if no clear has come that we have not heard of, and a
+ * key that is live already wins.  When all blocks are published, each is used once in the order of
+ * their ages, so that the oldest goes first.
  *
- * Notes are read from the file as their blocks are published, and stand there before the writer
+ * Notes are read from the file as their blocks are published, and are in place before the writer
  * sees the command.
  *
- * If this process dies in between, the pool goes with it, and the next one begins with the same
- * file.
+ * If this process dies in between, the pool goes with it, and the next steward begins with the
+ * same file.
  * Tests: t/tiers/alone.t t/tiers/notes.t t/tiers/down-and-up.t */
 #include "config.h"
 
@@ -24,14 +25,15 @@
 #include "index/segment/note.h"
 #include "tiers/steward/steward.h"
 
-#define RESTORE 512u /* published together: commands of others come between */
+/* blocks that are published together, so that commands of others come in between */
+#define RESTORE 512u
 
 static gpc_block block_of(const struct lower *d, const struct disk_slot *f)
 {
 	return GPC_BLOCK((gpc_block)d->pool, (gpc_block)f->slot);
 }
 
-/* ---- what is there ---- */
+/* ---- blocks that are there ---- */
 
 static struct disk_slot *find(const struct lower *d, const gpc_key *key)
 {
@@ -57,8 +59,8 @@ static bool is_orphan(const struct lower *d, const struct disk_slot *f)
 	       gpc_lookup(d->t->c, 0, &f->parent, 1, &block, GPC_QUIET) != 1;
 }
 
-/* Depth by depth: a child of an orphan is an orphan, too.  The feed has not been read yet, and
- * lists what loses its parent from now on. */
+/* Depth by depth, since a child of an orphan is an orphan, too.  The feed has not been read yet;
+ * it lists the blocks that lose their parents from now on. */
 static void count_orphans(struct lower *d)
 {
 	const struct disk_slot *f;
@@ -117,7 +119,7 @@ void restore_settle(struct gpc_tiers *t)
 		count_orphans(t->disk);
 }
 
-/* Nobody else has BUSY slots of a file before all that was found there is published. */
+/* Nobody else has BUSY slots of a file before all blocks that were found there are published. */
 static bool waits(struct lower *d, const struct disk_slot *f)
 {
 	return f && slots_is_busy(d, (uint32_t)f->slot);
@@ -137,7 +139,7 @@ void restore_forget(struct lower *d, const struct disk_slot *f)
 	kin_removed(&d->t->kin, &f->key);
 }
 
-/* With their descendants, as in the index: parents come first in the list, published ones too,
+/* With their descendants, as in the index: parents come first in the list, also published ones,
  * and descendants have that tag from then on. */
 void restore_drop(struct lower *d, uint32_t tag)
 {
@@ -155,7 +157,7 @@ void restore_drop(struct lower *d, uint32_t tag)
 	}
 }
 
-/* ---- published ---- */
+/* ---- publishes ---- */
 
 /* Blocks that a clear or a drop has overtaken wait for its event in the feed. */
 static void settle(struct lower *d, const uint64_t *at, const gpc_block *resident, uint32_t n)
@@ -181,14 +183,14 @@ static void settle(struct lower *d, const uint64_t *at, const gpc_block *residen
 	tier_count(d, TIER_RESTORED, live);
 }
 
-/* Their notes in the file. */
+/* Their notes, read from the file. */
 struct notes_read {
 	struct shm_note note[RESTORE];
 	uint8_t buffer[DISK_MOST_NOTE];
-	uint32_t tokens[]; /* block_tokens for each, where they are kept */
+	uint32_t tokens[]; /* block_tokens tokens for each, if they are kept */
 };
 
-/* NULL: none are kept, or there is no memory, and then the blocks come without. */
+/* NULL: none are kept; or there is no memory, and the blocks come without them. */
 static struct notes_read *begin_notes(const struct lower *d)
 {
 	const struct segment *s = &d->t->c->seg;
@@ -270,7 +272,7 @@ static void use_in_order(struct lower *d)
 		return;
 	qsort(d->found, d->next, sizeof(*d->found), by_age);
 	first = refs_first_stamp(c, (uint32_t)d->next);
-	for (i = 0; i < d->next; i++) /* the youngest one is first */
+	for (i = 0; i < d->next; i++) /* the youngest block comes first */
 		refs_stamp(c, d->record + (uint32_t)d->found[i].slot, first - (d->next - 1 - i));
 }
 
@@ -313,7 +315,7 @@ bool restore_step(struct gpc_tiers *t)
 		use_in_order(t->disk);
 		forget_all(t->disk);
 	}
-	for (i = 0; i < t->nlower; i++) /* for tools: nothing is ordered by it */
+	for (i = 0; i < t->nlower; i++) /* it is for tools, and orders nothing */
 		store_relaxed(&t->lower[i].shown->ready, 1);
 	store_release(&t->published, 1);
 	return false;

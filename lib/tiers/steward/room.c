@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* room.c - the number of blocks of RAM that are to go to a tier, and the number that a tier may
- * take when it gives up others for them.
+ * take by giving up others for them.
  *
- * Copies of blocks that go from RAM sooner are not given up for blocks that go later: the former
- * would be written again, at the cost of the next ones, for ever.  While RAM does not change,
- * each block that is next to go is written once at most.  Pools of RAM that fill a tier together
- * have equal parts of it.
+ * A copy of a block that goes from RAM sooner is not given up for a block that goes later.
+ * Otherwise the former would be written again, at the cost of the next one, and so on for ever.
+ * While RAM does not change, each block that is next to go is written once at most.  Pools of RAM
+ * that fill a tier together have equal parts of it.
  * Tests: t/tiers/full.t t/tiers/remote-refuses.t */
 #include "config.h"
 
@@ -38,7 +38,7 @@ static uint32_t free_blocks(const struct shm_pool *p)
 	return used < blocks ? blocks - (uint32_t)used : 0;
 }
 
-/* The part of a pool of RAM in a tier that all of them fill together. */
+/* The share of a pool of RAM in a tier that all pools fill together. */
 static uint32_t part_of(const struct lower *d, uint32_t pool)
 {
 	const struct segment *s = &d->t->c->seg;
@@ -58,8 +58,8 @@ uint32_t room_due(const struct lower *d, uint32_t pool, bool drain)
 	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);
 	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
 
-	/* more would push each other out, and be written for ever; hints are for learned keys,
-	 * too */
+	/* More would push each other out, and be written for ever.  Hints also serve learned
+	 * keys. */
 	if (lower_is_store(d))
 		ahead = MIN(ahead, MAX(d->blocks / 2, 1u));
 	if (has >= ahead)
@@ -71,7 +71,7 @@ uint32_t room_due(const struct lower *d, uint32_t pool, bool drain)
 
 /* ---- room ---- */
 
-/* In a pool without writes at this moment. */
+/* Is it next to go, in a pool without writes at this moment? */
 static bool is_next(struct lower *d, uint32_t pool, gpc_block block)
 {
 	uint32_t want = room_due(d, pool, false);

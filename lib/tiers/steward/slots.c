@@ -2,8 +2,8 @@
 /* slots.c - the content of each slot of a tier.
  *
  * The index knows the blocks of a tier; this file knows the headers on the disk, and the unused
- * slots.  If the two differ, a header is to be made free (rule B19): nobody may find it after a
- * restart.
+ * slots.  If a header has no block in the index, it has to be made free (rule B19): nobody may
+ * find it after a restart.
  * Tests: t/tiers/feed.t t/tiers/full.t t/tiers/durable.t t/tiers/remote-refuses.t */
 #include "config.h"
 
@@ -14,9 +14,9 @@
 #include "tiers/steward/steward.h"
 
 #define EVICT_MS 2000
-#define REST_S   60u /* a place that cannot be written is left alone for so long */
+#define REST_S   60u /* a place that cannot be written is left alone for this time */
 #define BEFORE \
-	(1u << 30) /* seconds before this machine came up that a block may have been written */
+	(1u << 30) /* a block may have been written this many seconds before the machine came up */
 
 int slots_new(struct lower *d)
 {
@@ -63,7 +63,7 @@ static void push(struct lower *d, uint32_t i)
 	d->free[d->nfree++] = i;
 }
 
-/* Behind all others that may be taken. */
+/* Put it behind all others that may be taken. */
 static void push_last(struct lower *d, uint32_t i)
 {
 	push(d, i);
@@ -80,7 +80,7 @@ static bool has_key(const struct lower *d, uint32_t i)
 	       key_same(&a.key, &d->slot[i].key);
 }
 
-/* The slot is no entry until its next block is about to be published. */
+/* From now on the slot is no entry, until its next block is about to be published. */
 static void become_busy(struct lower *d, uint32_t i)
 {
 	kin_leave(&d->t->kin, d->record + i);
@@ -88,8 +88,8 @@ static void become_busy(struct lower *d, uint32_t i)
 	d->slot[i].lost = false;
 }
 
-/* No event tells of blocks that the owner's own evict names.  A store keeps blocks that are
- * evicted here: so the feed, which has the eviction, too, must not find the key any more. */
+/* The feed has no event for a block that its owner's own evict names.  A store keeps blocks that
+ * are evicted here.  So the feed, which has the eviction, too, must not find the key any more. */
 static uint32_t evict(struct lower *d, gpc_block *blocks, uint32_t n)
 {
 	bool is_store = lower_is_store(d);
@@ -99,7 +99,8 @@ static uint32_t evict(struct lower *d, gpc_block *blocks, uint32_t n)
 		pthread_mutex_lock(&d->lock);
 	got = gpc_evict(d->t->c, (int)d->pool, n, blocks, 0, EVICT_MS);
 	if (got > 0 && !returns_keeps(d->t->c, d->pool))
-		got = 0; /* our pool has gone, and they belong to another pool of its number */
+		/* our pool has gone, and the blocks belong to another pool of its number */
+		got = 0;
 	if (!is_store)
 		pthread_mutex_lock(&d->lock);
 	for (i = 0; i < got; i++) {
@@ -126,7 +127,7 @@ uint32_t slots_left(struct lower *d)
 	return n;
 }
 
-/* With the lock held: all but the first `keep` free ones may be taken. */
+/* With the lock held: all free ones except for the first `keep` may be taken. */
 static uint32_t pop(struct lower *d, gpc_block *blocks, uint32_t n, uint32_t keep)
 {
 	uint32_t got = 0, i;
@@ -140,8 +141,8 @@ static uint32_t pop(struct lower *d, gpc_block *blocks, uint32_t n, uint32_t kee
 	return got;
 }
 
-/* The place of the least recent block rather than a place that has just failed: a full tier has
- * no other one. */
+/* The place of the least recent block comes before a place that has just failed, since a full tier
+ * has no other place. */
 uint32_t slots_take(struct lower *d, gpc_block *blocks, uint32_t n)
 {
 	uint32_t got;
@@ -159,8 +160,8 @@ uint32_t slots_take(struct lower *d, gpc_block *blocks, uint32_t n)
 	return got;
 }
 
-/* Of several who have published it the last one has it: the one whose key the index has, or who
- * comes when all others have come. */
+/* If several threads have published a slot, it belongs to the last one: to the one whose key the
+ * index has, or that comes when all others have come. */
 void slots_live(struct lower *d, gpc_block block, const gpc_key *key, uint32_t born)
 {
 	uint32_t i = slot_of(block);
@@ -179,7 +180,7 @@ void slots_live(struct lower *d, gpc_block block, const gpc_key *key, uint32_t b
 	*s = (struct slot){
 		.key = *key, .born = born, .state = SLOT_LIVE, .overtaken = was.overtaken
 	};
-	/* what the feed told meanwhile was passed over, since the slot was BUSY */
+	/* the feed's events were passed over meanwhile, since the slot was BUSY */
 	if (!has_key(d, i)) {
 		make_free(d, i);
 		if (hold_is_owner(d->t->c, d->record + i))
@@ -212,13 +213,13 @@ void slots_returned(struct lower *d, gpc_block block)
 	uint32_t i = slot_of(block);
 
 	pthread_mutex_lock(&d->lock);
-	/* a late event may be of an earlier life: the slot was taken and written again */
+	/* a late event may concern an earlier life: the slot was taken and written again since */
 	if (i < d->blocks && d->slot[i].state == SLOT_LIVE && hold_is_owner(d->t->c, d->record + i))
 		push(d, i);
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* key: NULL: whichever it has. */
+/* key: NULL: whatever key it has. */
 static void leave_key(struct lower *d, uint32_t i, const gpc_key *key, bool kept)
 {
 	struct slot *s = &d->slot[i];
@@ -270,7 +271,7 @@ void slots_lost(struct lower *d, gpc_block block, bool lost)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Behind the end of its pool another one may be in its space. */
+/* When its pool has ended, another pool may be in its space. */
 gpc_block slots_find(const struct lower *d, const gpc_key *key)
 {
 	gpc_block block;
@@ -305,7 +306,7 @@ void slots_forget_keys(struct lower *d)
 
 	pthread_mutex_lock(&d->lock);
 	for (i = 0; i < d->blocks;
-	     i++) { /* of a slot that is being written it is the old header's */
+	     i++) { /* while a slot is being written, this is the old header's key */
 		d->slot[i].key = (gpc_key){ { 0, 0 } };
 		if (d->slot[i].state != SLOT_BUSY)
 			kin_leave(&d->t->kin, d->record + i);

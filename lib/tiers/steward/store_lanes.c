@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_lanes.c - lanes of a store, and what a plugin that does not return still has of them.
+/* store_lanes.c - lanes of a store, and the memory that a plugin which does not return still has.
  * Tests: t/tiers/store-lost.t t/daemon/remote.t */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 
 #define CALL_MS 2000
 
-/* NO_LANE: each of them is LOST. */
+/* NO_LANE: all of them are LOST. */
 uint32_t store_lane(struct tier_store *s)
 {
 	uint32_t lane = NO_LANE;
@@ -39,8 +39,8 @@ void store_lane_give(struct tier_store *s, uint32_t lane)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* The plugin may store there, or read there, until it returns.  So these blocks are nobody's until
- * then; a peer that waits for their keys does not wait for that. */
+/* The plugin may store or read there until it returns.  So these blocks belong to nobody until
+ * then.  A peer that waits for their keys does not wait for that. */
 void store_lane_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
 		     bool is_read)
 {
@@ -81,9 +81,9 @@ void store_lanes_look(struct tier_store *s)
 	}
 }
 
-/* The plugin has images of RAM that it may read and store to until this process ends.  The handle
- * is going to be closed, and the blocks are others' then.  So the mappings stay, and what a get may
- * store goes to pages that nobody else has. */
+/* The plugin has images of RAM that it may read and store to until this process ends.  But the
+ * handle is going to be closed, and the blocks are others' then.  So the mappings stay, and stores
+ * of a get go to pages that nobody else has. */
 void store_lanes_leave(struct tier_store *s)
 {
 	uint32_t pools = s->c->seg.header.geometry.max_pools, i;
@@ -98,6 +98,6 @@ void store_lanes_leave(struct tier_store *s)
 		if (m->images && mmap(m->images, m->memory.images_bytes, PROT_READ | PROT_WRITE,
 				      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
 				      0) == MAP_FAILED)
-			map_put(s->c, m); /* it is unmapped: a store there ends this process */
+			map_put(s->c, m); /* It is unmapped: a store there ends this process. */
 	}
 }

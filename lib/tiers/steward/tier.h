@@ -24,7 +24,7 @@
 #include "gpc.h"
 #include "gpc_tiers.h"
 
-/* A failed call is tried again after a second, then after twice as long each time. */
+/* A failed call is tried again after this time, then after twice as long each time. */
 #define REST_NS      (1000 * NS_PER_MS)
 #define REST_MOST_NS (60000 * NS_PER_MS)
 static inline uint64_t rest_longer(uint64_t ns)
@@ -32,28 +32,29 @@ static inline uint64_t rest_longer(uint64_t ns)
 	return MIN(2 * ns, REST_MOST_NS);
 }
 
-/* A block on its way up or down.  All of it is the caller's. */
+/* A block on its way up or down.  All of this memory is the caller's. */
 struct tier_item {
-	uint64_t slot;       /* of the tier's pool */
-	gpc_key key, parent; /* wanted; of a read `parent`, `depth` and `tag` are answers */
+	uint64_t slot; /* slot of the tier's pool */
+	/* the wanted key; for a read `parent`, `depth` and `tag` are answers */
+	gpc_key key, parent;
 	uint32_t depth, tag;
-	const struct iovec *iov; /* the image where it lies in RAM: pieces in their order */
+	const struct iovec *iov; /* the image in its place in RAM: pieces in their order */
 	uint32_t niov;
-	struct image_sum sum; /* of a read the seed is wanted, and all of it the answer */
-	bool has_crc;         /* of a write: sum.crc is known, and so are the sums of the parts */
+	struct image_sum sum; /* for a read the seed is wanted, and all of it is the answer */
+	bool has_crc;         /* for a write: sum.crc is known, and so are the sums of the parts */
 	struct image_parts parts;
-	/* of a write: stored beside it; at most as many bytes as the tier has room for */
+	/* for a write: stored beside it; at most as many bytes as the tier has room for */
 	const void *note;
 	uint32_t note_bytes;
-	gpc_block ram; /* the block of RAM of iov */
-	/* 0, or a negative errno.  -ENOENT, -ESTALE: it is not there (any more); -EBADMSG:
-	 * damaged; -ETIME: too late; -EINPROGRESS: too late, and the tier keeps `ram` for itself
-	 * (a claim on it is dropped): it gives it back; others: the tier's */
+	gpc_block ram; /* the block of RAM that iov points into */
+	/* 0, or a negative errno.  -ENOENT, -ESTALE: it is not there (any more).  -EBADMSG: it is
+	 * damaged.  -ETIME: it came too late.  -EINPROGRESS: it came too late, and the tier keeps
+	 * `ram` (a claim on it is dropped) and will release it.  Or another error of the tier */
 	int result;
 };
 
-/* Both kinds read and write in this way.  Items of a write come in the order in which they are to go:
- * the first one is the oldest.  They return when each item has its result, by deadline_ns
+/* Both kinds read and write in this way.  Items of a write come in the order in which they are to
+ * go: the first one is the oldest.  The calls return when each item has its result, by deadline_ns
  * (CLOCK_MONOTONIC) or soon after it: -ETIME.  Nothing is stored in iov after that. */
 struct lower;
 
@@ -61,35 +62,37 @@ struct lower;
 
 void tier_disk_read(struct lower *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
 void tier_disk_write(struct lower *d, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
-/* All blocks that are there become d->found, parents first; once, before the first write. */
+/* Store all blocks that are there in d->found, parents first.  It is called once, before the first
+ * write. */
 int tier_disk_scan(struct lower *d);
-/* CLOCK_MONOTONIC: before that a write would only wait, for a limit on what is written. */
+/* CLOCK_MONOTONIC: before that time a write would only wait for the limit on writes. */
 uint64_t tier_disk_turn(const struct lower *d);
-/* peek.c: its errors by the meanings of gpc.h; the sentence stays. */
+/* peek.c: the disk's errors by the meanings of gpc.h; the sentence stays. */
 int tier_disk_error(int err);
 
 /* ---- remote.c: a store on other machines ---- */
 
 struct gpc_tiers;
 struct tier_store;
-/* The store that the options name, for images like those of that pool of RAM.  Once its place in the
- * board is made; where it fails behind that, *ret is to be closed all the same. */
+/* The store that the options name, for images like those of that pool of RAM.  Its place in the
+ * board is made before.  If a later step fails, the caller closes *ret all the same. */
 int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret);
 uint32_t tier_remote_blocks(const struct gpc_tiers *t, uint32_t ram);
 void tier_remote_read(struct tier_store *s, struct tier_item *items, uint32_t n,
 		      uint64_t deadline_ns);
 void tier_remote_write(struct tier_store *s, struct tier_item *items, uint32_t n,
 		       uint64_t deadline_ns);
-/* Its value goes there soon, and it is not read from now on. */
+/* Its value will be removed there soon, and is not read from now on. */
 void tier_remote_forget(struct tier_store *s, const gpc_key *key);
-/* The number of first keys of one prompt, unknown to the index, that the tier has. */
+/* The number of first keys of one prompt that the tier has; the index does not know them. */
 uint32_t tier_remote_reach(struct tier_store *s, const gpc_key *keys, uint32_t n,
 			   uint64_t deadline_ns);
-/* false: reads and writes would come to nothing now. */
+/* False: reads and writes would fail now. */
 bool tier_remote_ready(struct tier_store *s);
-/* The blocks of the last write are published, or refused, and tier_remote_forget has been told of these. */
+/* The blocks of the last write are published, or refused, and tier_remote_forget has been called
+ * for the refused ones. */
 void tier_remote_settled(struct tier_store *s);
-/* A key of tier_remote_forget is there still. */
+/* Has a key of tier_remote_forget not been removed yet? */
 bool tier_remote_owes(struct tier_store *s);
 /* Calls under way end soon, later ones at once, and nothing more is stored in the board. */
 void tier_remote_stop(struct tier_store *s);

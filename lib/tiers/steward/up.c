@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* up.c - answers to questions of peers: from a tier to RAM.
  *
- * A question is answered by one thread, CHUNK keys at a time:
+ * One thread answers a question, CHUNK keys at a time:
  *
- *   1  what is in VRAM or RAM counts; what is below is held, without a use; the first key that is
- *      neither ends it
- *   2  blocks of RAM, reserved, and claimed for the keys: others find them PENDING
- *   3  their bytes, read and verified by the tier
- *   4  the checksum into the trailer of the RAM slot, and a publish, parents first, that the writer
- *      carries out only where the block below still has the life that was read
+ *   1  Blocks in VRAM or RAM count.  A block below is held, without a use.  The first key that is
+ *      nowhere ends the prefix.
+ *   2  Blocks of RAM are reserved, and claimed for the keys: others find these PENDING.
+ *   3  The tier reads and verifies their bytes.
+ *   4  The checksum is stored in the trailer of the RAM slot, and the block is published, parents
+ *      first.  The writer publishes only if the block below still has the life that was read.
  *
- * All that follows from a drop leaves a tier only when the steward has carried that out, and an engine may
- * have computed again by then what comes before.  So each publish names the number of the first drop
- * that had not left the tier when 1 began: the writer refuses what follows from a key that was dropped
- * since, and, after any drop, what comes without its parent.  Other prompts wait for nothing.
+ * The descendants of a dropped block leave a tier only when the steward has carried that drop out,
+ * and an engine may have computed the blocks before them again by then.  So each publish names the
+ * number of the first drop that had not left the tier when step 1 began.  The writer refuses
+ * descendants of a key that was dropped since.  After any such drop it also refuses a block
+ * without its parent.  Other prompts wait for nothing.
  *
- * If this process dies, all of it is a peer's: reservations, claims and references end with the
- * seat.  Nothing is under way behind it, since threads of it read.
+ * If this process dies, reservations, claims and references end with its seat, like any peer's.
+ * Nothing is under way after its death, since its own threads read.
  * Tests: t/tiers/straight.t t/tiers/down-and-up.t t/tiers/drops-alone.t t/tiers/follow.t
  *   t/tiers/store-lost.t t/tiers/die.t */
 #include "config.h"
@@ -29,9 +30,10 @@
 #include "index/segment/lockfile.h"
 #include "tiers/steward/steward.h"
 
-#define IDLE_NS    (100 * NS_PER_MS)
-#define CALL_MS    2000      /* a command of ours waits so long at most */
-#define PENDING_NS (200000u) /* between looks at what another thread of ours brings */
+#define IDLE_NS (100 * NS_PER_MS)
+#define CALL_MS 2000 /* the longest wait for a command of ours */
+/* the time between looks at a key that another thread of ours brings */
+#define PENDING_NS (200000u)
 
 struct part { /* keys of a question that are looked at together */
 	struct gpc_tiers *t;
@@ -41,7 +43,7 @@ struct part { /* keys of a question that are looked at together */
 	gpc_block warm[CHUNK];
 
 	uint32_t m;          /* items: the blocks to bring, in the order of the keys */
-	struct lower *lower; /* one tier for all of them */
+	struct lower *lower; /* the tier of all of them */
 	uint32_t at[CHUNK];  /* place among the keys */
 	gpc_block from[CHUNK], ram[CHUNK];
 	struct about about[CHUNK];
@@ -49,9 +51,9 @@ struct part { /* keys of a question that are looked at together */
 	struct tier_item item[CHUNK];
 	struct map *map;
 	struct iovec *iov;
-	uint32_t *sums;   /* seeds of an image's parts, then the sums of each one's */
+	uint32_t *sums;   /* the seeds of an image's parts, then the sums of each item's parts */
 	gpc_key before;   /* the key before the first one, or zero */
-	gpc_block parent; /* held: a leaf would be the next to go */
+	gpc_block parent; /* held, since a leaf would be the next to go */
 	int why;
 };
 
@@ -62,7 +64,7 @@ static int ms_left(uint64_t deadline)
 	return (int)MIN(ms, (uint64_t)CALL_MS);
 }
 
-/* ---- 1: what is where ---- */
+/* ---- step 1: where the blocks are ---- */
 
 static void cut(struct part *p, uint32_t n, int why)
 {
@@ -72,7 +74,7 @@ static void cut(struct part *p, uint32_t n, int why)
 	p->why = why;
 }
 
-/* The tier of the first key that is below; keys of another tier are the next part. */
+/* Find the tier of the first key that is below; keys of another tier are the next part. */
 static gpc_block find_lower(struct part *p, const gpc_key *key)
 {
 	gpc_block block = GPC_NONE;
@@ -113,7 +115,7 @@ static void find(struct part *p)
 	}
 }
 
-/* Items from there on are none. */
+/* Items from there on do not count. */
 static void cut_items(struct part *p, uint32_t m, int why)
 {
 	uint32_t i;
@@ -128,11 +130,11 @@ static void cut_items(struct part *p, uint32_t m, int why)
 	p->m = m;
 }
 
-/* ---- 2: where to ---- */
+/* ---- step 2: the targets ---- */
 
 static void hold_parent(struct part *p)
 {
-	/* a hint need not know its parent; the question does */
+	/* a hint need not know its parent, but the question does */
 	const gpc_key *key = !lower_is_store(p->lower) ? &p->about[0].parent
 			     : p->at[0]                ? &p->key[p->at[0] - 1]
 						       : &p->before;
@@ -165,8 +167,8 @@ static void reserve(struct part *p)
 	}
 }
 
-/* A key that another peer brings or computes needs nothing here; the question ends before it.
- * This part ends before a block that has come meanwhile: the next part finds it. */
+/* Nothing need be done for a key that another peer brings or computes; the question ends before
+ * it.  If a block has come meanwhile, this part ends before it: the next part finds it. */
 static void claim(struct part *p)
 {
 	gpc_key keys[CHUNK];
@@ -186,7 +188,7 @@ static void claim(struct part *p)
 		cut_items(p, i, p->claim[i].state == GPC_CLAIM_PENDING ? -EALREADY : 0);
 }
 
-/* ---- 3: the bytes ---- */
+/* ---- step 3: the bytes ---- */
 
 static uint32_t counter_of(int result)
 {
@@ -204,9 +206,9 @@ static uint32_t counter_of(int result)
 	}
 }
 
-/* An image that is damaged, or not there, is no block any more: nobody is to ask for it again.
- * Blocks behind it stay, since their own bytes are good.  A hint with descendants stays, too: the
- * store may have its key again. */
+/* An image that is damaged, or not there, is no block any more, so that nobody asks for it again.
+ * Blocks behind it stay, since their own bytes are good.  A hint with descendants stays, too,
+ * since the store may get its key again. */
 static void remove_lower(struct lower *d, gpc_block *block, const gpc_key *key)
 {
 	gpc *c = d->t->c;
@@ -260,7 +262,7 @@ static void read_all(struct part *p)
 		cut_items(p, first, p->item[first].result);
 }
 
-/* ---- 4: findable ---- */
+/* ---- step 4: the publish ---- */
 
 static void leave_lower(struct part *p, uint32_t i, bool brought)
 {
@@ -270,12 +272,12 @@ static void leave_lower(struct part *p, uint32_t i, bool brought)
 	    gpc_reclaim(c, &p->key[p->at[i]], &p->from[i], 1, NULL, 0, CALL_MS) == 1)
 		slots_returned(p->lower, p->from[i]);
 	else if (brought)
-		gpc_release(c, &p->from[i], 1); /* a use */
+		gpc_release(c, &p->from[i], 1); /* it counts as a use */
 	else
 		unhold_quietly(c, &p->from[i], 1);
 }
 
-/* A block that the writer refuses ends the prefix; a block that has come meanwhile does not. */
+/* If the writer refuses a block, the prefix ends; if a block has come meanwhile, it does not. */
 static void settle(struct part *p, const gpc_block *resident)
 {
 	uint32_t i, end = p->n, brought = 0;
@@ -325,10 +327,11 @@ static void publish(struct part *p)
 		};
 		if (!lower_is_store(p->lower))
 			continue;
-		copy[i].parent = p->item[i].parent; /* what the header says, which is verified */
+		/* these are the header's values, which are verified */
+		copy[i].parent = p->item[i].parent;
 		copy[i].tag = p->item[i].tag;
 		copy[i].unchained = false;
-		/* its hint was learned from a question, and may follow nothing that was asked for */
+		/* its hint was learned from a question, and may follow no block of this one */
 		kin_enter(&p->t->kin, p->lower->record + (uint32_t)GPC_SLOT(p->from[i]),
 			  &copy[i].parent, true);
 	}
@@ -343,7 +346,7 @@ static void publish(struct part *p)
 
 /* ---- a question ---- */
 
-/* How many of the keys from `from` on are in VRAM or RAM now; p->why: 0, all of this part. */
+/* The number of keys from `from` on that are in VRAM or RAM now.  p->why: 0, all of this part. */
 static uint32_t bring(struct part *p)
 {
 	p->m = 0;
@@ -374,7 +377,7 @@ static uint32_t bring(struct part *p)
 	return p->n;
 }
 
-/* Another thread of ours brings this key. */
+/* Another thread of ours brings this key: wait for it. */
 static bool wait_own(struct part *p, uint32_t from)
 {
 	uint32_t i;
@@ -392,7 +395,7 @@ static bool wait_own(struct part *p, uint32_t from)
 	return true;
 }
 
-/* The question's keys, as they stand now: a peer may scribble on them meanwhile. */
+/* The question's keys, as they are now, since a peer may scribble on them later. */
 static uint32_t take_keys(const struct shm_ask *a, uint32_t first, uint32_t n, gpc_key *keys)
 {
 	uint32_t i;
@@ -406,8 +409,8 @@ static uint32_t take_keys(const struct shm_ask *a, uint32_t first, uint32_t n, g
 	return i;
 }
 
-/* The key at `from` is unknown here; a store may have it, and some of the following keys.  Asked
- * once for each question. */
+/* The key at `from` is unknown here.  A store may have it, and some of the following keys.  It is
+ * asked once for each question. */
 static bool learn_more(struct gpc_tiers *t, const struct shm_ask *a, uint32_t from, uint32_t n,
 		       uint64_t deadline)
 {
@@ -470,14 +473,14 @@ static void answer_one(struct gpc_tiers *t, struct shm_ask *a, uint32_t word)
 	count_add(&d->asks, 1);
 	store_relaxed(&a->got, (int32_t)got);
 	store_relaxed(&a->why, why);
-	/* (l) the answer before DONE; pairs with ask_wait().  If we die before it, the next steward
-	 * does it once more */
+	/* (l) the answer is stored before DONE; pairs with ask_wait().  If we die before it, the
+	 * next steward answers once more. */
 	order_cas32(&a->word, word, ASK_WORD(ASK_DONE, ASK_SEQ(word)));
 	if (load_relaxed(&a->waits))
 		futex_wake_all(&a->word);
 }
 
-/* The seats in turn, so that no peer's questions wait for all questions of another one. */
+/* The seats have turns, so that no peer's questions wait for all questions of another peer. */
 static bool take_one(struct gpc_tiers *t, uint32_t *turn)
 {
 	const struct segment *s = &t->c->seg;
@@ -488,7 +491,8 @@ static bool take_one(struct gpc_tiers *t, uint32_t *turn)
 		for (i = 0; i < SHM_ASKS; i++) {
 			struct shm_ask *a = seg_ask(s, peer, i);
 
-			/* pairs with (k) of bytes/payload/ask.c: the question before POSTED */
+			/* pairs with (k) of bytes/payload/ask.c: the question is stored before
+			 * POSTED */
 			word = load_acquire(&a->word);
 			if (ASK_STATE(word) != ASK_POSTED || !segment_peer_alive(s, peer))
 				continue;

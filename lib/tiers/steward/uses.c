@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* uses.c - how often a key was next to go from RAM, once for each life there: policy min_uses.
+/* uses.c - counts how often a key was next to go from RAM, once for each life there (policy
+ * min_uses).
  *
  * The steward counts when it looks at blocks that are next to go; lookups count nothing.  The
  * counts of the last USES different keys are exact; a key that comes again later begins at 1.  So
@@ -16,8 +17,8 @@
 #define NIL UINT32_MAX
 
 struct use {
-	gpc_key key;     /* zero: never used */
-	gpc_block block; /* of the life that was counted last */
+	gpc_key key;     /* zero: the entry was never used */
+	gpc_block block; /* block and word of the life that was counted last */
 	uint32_t word, count;
 	uint32_t newer, older; /* a ring: the oldest one is next to the newest */
 };
@@ -25,7 +26,7 @@ struct use {
 struct uses {
 	struct use use[USES];
 	struct chains by;
-	uint32_t first[USES], next[USES]; /* of `by` */
+	uint32_t first[USES], next[USES]; /* chains of `by` */
 	uint32_t newest;
 };
 
@@ -54,7 +55,7 @@ static uint32_t find(const struct uses *u, const gpc_key *key)
 	return NIL;
 }
 
-/* The oldest entry is of this key now. */
+/* From now on the oldest entry is of this key. */
 static uint32_t take(struct uses *u, const gpc_key *key)
 {
 	uint32_t i = u->use[u->newest].newer;

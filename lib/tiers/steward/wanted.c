@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wanted.c - keys that a peer wants below, before RAM needs their room.
  *
- * A question with ASK_BELOW names keys of blocks in RAM.  It is answered when each of them is in the list of
- * each tier that lacks it, or the list is full; down.c takes them from there, before victims.  An
- * item of a list is only a key: the block may be evicted, dropped or written by then, and is
- * looked for again.
+ * A question with ASK_BELOW names keys of blocks in RAM.  It is answered when each key is in the
+ * list of each tier that lacks it, or the list is full.  down.c takes the keys from there, before
+ * victims.  An item of a list is only a key.  Its block may be evicted, dropped or written by
+ * then, so it is looked for again.
  *
  *   the block when its turn comes        then
- *   in RAM, without a copy               it is written, held or not, with what it hangs on (above.c)
- *   in RAM, with one; or not in RAM      nothing
- *   the tier rests, or is down           it stays in the list, which is bounded
- *   the steward dies                     the list is lost: whoever asked looks whether there is a copy, and asks again
+ *   in RAM, without a copy               it is written, held or not, with its ancestors (above.c)
+ *   in RAM, with one; or not in RAM      nothing happens
+ *   the tier rests, or is down           the key stays in the list, which is bounded
+ *   the steward dies                     the list is lost: the peer looks whether there is a copy, and
+ *                                        asks again
  * Tests: t/tiers/wanted.t */
 #include "config.h"
 
@@ -68,7 +69,7 @@ bool wanted_any(struct wanted *s)
 	return any;
 }
 
-/* In RAM of that space; or GPC_NONE. */
+/* Its block in RAM of that space, or GPC_NONE. */
 gpc_block wanted_find(struct lower *d, const struct wish *wish)
 {
 	const struct segment *s = &d->t->c->seg;
@@ -80,7 +81,7 @@ gpc_block wanted_find(struct lower *d, const struct wish *wish)
 	return block;
 }
 
-/* The block has a copy, or a tier is to write one. */
+/* Has the block a copy, or is a tier going to write one? */
 static bool want(struct gpc_tiers *t, const struct wish *wish, int *why)
 {
 	bool is = false;
