@@ -10,7 +10,7 @@
 
 #define BATCH 256u /* records that are read together */
 
-/* The peer's ended claims with smaller numbers are not counted, so `ahead` is 0 here. */
+/* Nobody counts a peer's claims with smaller numbers here, so `ahead` is 0. */
 static void fill(const struct segment *s, const struct shm_record *r, gpc_block block,
 		 struct gpc_claim *ret)
 {
