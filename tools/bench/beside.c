@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK (1 << 17) /* after so many entries it is asked how long it takes */
+#define LOOK (1 << 17) /* after this many entries the time of the rest is estimated */
 
 void beside_keys(const struct beside *t, const uint64_t *numbers, uint32_t n, struct bench_key *ret)
 {
@@ -45,7 +45,7 @@ int beside_insert_next(struct beside *t, uint32_t n)
 	return t->p->insert(t->table, keys, values, n);
 }
 
-/* As it goes on now: at first tables ask the system for pages. */
+/* By the present speed, since at first tables ask the system for pages. */
 static bool is_soon_full(const struct beside *t, uint64_t from, uint64_t *seen,
 			 struct bench_row *row)
 {
@@ -63,7 +63,8 @@ static bool is_soon_full(const struct beside *t, uint64_t from, uint64_t *seen,
 	return false;
 }
 
-/* True: full.  Else why not is in the row: nobody waits for a table longer than --patience. */
+/* True: it is full.  Otherwise the reason is in the row: no table is waited for longer than
+ * --patience. */
 static bool fill(struct beside *t, struct bench_row *row)
 {
 	uint64_t from = cli_now_ns(), seen = from;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* beside.h - one table of another make, filled, and what is measured of it. */
+/* beside.h - one table of another make, filled, and its measurements. */
 #ifndef GPC_TOOLS_BESIDE_H
 #define GPC_TOOLS_BESIDE_H
 
@@ -22,7 +22,7 @@ struct beside { /* one table of another make */
 	int32_t *expect, *got;
 };
 
-/* False: why not is in the row. */
+/* False: the reason is in the row. */
 bool beside_open(struct beside *t, const struct bench_peer *p, gpc *c, uint64_t entries,
 		 struct bench_row *row);
 void beside_close(struct beside *t);
@@ -33,7 +33,7 @@ int32_t beside_value(uint64_t number);
 /* The n keys behind the last ones. */
 int beside_insert_next(struct beside *t, uint32_t n);
 
-/* Rows for the peers that this build does not have. */
+/* Add rows for the peers that this build does not have. */
 void beside_skip_absent(const char *work, const char *unit, uint64_t entries, uint32_t batch);
 
 #endif

@@ -10,7 +10,7 @@
 enum {
 	STEP = 64, /* pairs of a call */
 	PAIRS_MOST = 1 << 14,
-	SLOW_NS = 100000000, /* what a round may take about */
+	SLOW_NS = 100000000, /* the time that a round may take, roughly */
 };
 
 static void prepare_turn(void *arg)
@@ -45,8 +45,8 @@ static int run_turn(void *arg)
 	return 0;
 }
 
-/* What came last is there; what left is not.  Who chooses victims without being asked may have
- * chosen one of this round's. */
+/* The last insertions are there, and the evicted keys are not.  A table that chooses victims
+ * itself may have chosen one of this round's. */
 static bool verify_turn(void *arg)
 {
 	struct beside *t = arg;
@@ -66,7 +66,7 @@ static bool verify_turn(void *arg)
 	return true;
 }
 
-/* Only full tables evict; some have room for more than was asked. */
+/* Only full tables evict, and some have more room than was asked for. */
 static bool is_full(struct beside *t, struct bench_row *row)
 {
 	uint64_t from = cli_now_ns();
@@ -83,7 +83,7 @@ static bool is_full(struct beside *t, struct bench_row *row)
 	return true;
 }
 
-/* So many that a round takes a bearable time. */
+/* Choose their number so that a round takes a bearable time. */
 static void choose_pairs(struct beside *t)
 {
 	uint32_t keys = bench.quick ? BESIDE_KEYS_QUICK : BESIDE_KEYS;

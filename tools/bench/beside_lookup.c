@@ -40,7 +40,7 @@ static bool verify_all(void *arg)
 	return memcmp(t->got, t->expect, t->n * sizeof(*t->got)) == 0;
 }
 
-/* Times slower than gpc that they have to be. */
+/* They have to be this many times slower than gpc. */
 static void mark_lookup(struct bench_row *row, const char *name)
 {
 	static const struct {
@@ -55,7 +55,7 @@ static void mark_lookup(struct bench_row *row, const char *name)
 			row_mark(row, MARK_RATIO_LEAST, marks[i].times);
 }
 
-/* Who keeps no order of use is compared with a lookup that leaves it alone. */
+/* A table that keeps no order of use is compared with a lookup that leaves the order alone. */
 static uint32_t same_work(const struct bench_peer *p)
 {
 	return p->evict || p->evicted ? 0 : GPC_QUIET;

@@ -19,7 +19,7 @@ struct python {
 	const char *why;
 };
 
-/* It measures itself, in a process of its own; all three ways at once. */
+/* It measures itself, in a process of its own, all three ways at once. */
 static double python_value(void *arg)
 {
 	struct python *p = arg;
@@ -44,8 +44,8 @@ static void python_row(const struct contender *c, const struct contender *ours, 
 	report_add(&row);
 }
 
-/* What the ratios are to: measured anew in Python's rounds, so it is not the figure of the first
- * row. */
+/* The reference of the ratios.  It is measured anew in Python's rounds, so it is not the figure of
+ * the first row. */
 static void ours_row(const struct contender *c)
 {
 	struct bench_row row = row_new("match", "us/prompt", "%s", c->name);
@@ -56,7 +56,7 @@ static void ours_row(const struct contender *c)
 	report_add(&row);
 }
 
-/* Fewer blocks are cached there than here, which makes it faster, and sooner ready. */
+/* Fewer blocks are cached there than here, which makes it faster, and ready sooner. */
 void beside_path(const struct contender *ours)
 {
 	static struct contender c[2], packed, tuple;

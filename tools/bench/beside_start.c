@@ -17,7 +17,7 @@ static int run_evict(void *arg)
 	return t->p->evict(t->table, t->n);
 }
 
-/* As many come as went, for the next round. */
+/* As many keys come as have gone, for the next round. */
 static bool verify_evict(void *arg)
 {
 	struct beside *t = arg;
@@ -70,7 +70,7 @@ static int run_hash(void *arg)
 	return 0;
 }
 
-/* Its keys chain: a shorter text has the same ones, as far as it goes. */
+/* Its keys chain, so a shorter text has the same keys as far as it goes. */
 static bool verify_hash(void *arg)
 {
 	const struct start_hash *h = arg;
@@ -117,7 +117,7 @@ static int run_upload(void *arg)
 	return bench_start_upload(u->table.table, u->mirror) == u->bytes ? 0 : -1;
 }
 
-/* Whatever has changed, all of it goes. */
+/* It always copies everything, whatever has changed. */
 void beside_sync(const struct bench_cache *b, uint32_t n, const struct contender *ours)
 {
 	static struct contender c[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Caches to measure: private names that nobody can guess, a writer in a process of its own,
- * and keys that are told from numbers, so that nothing has to be kept to know them again.
+/* Caches to measure.  They have private names that nobody can guess, and a writer in a process of
+ * its own.  Their keys follow from numbers, so nothing has to be kept to know them again.
  * Tests: t/tools/bench-ends.t */
 #include "config.h"
 
@@ -20,8 +20,8 @@
 
 enum {
 	PART = 1024,       /* blocks of one command */
-	BLOCK_BYTES = 320, /* a block in memory, everything that a bench has counted */
-	HUGE_MIB = 64,     /* what a hugetlbfs must have free to be worth a try */
+	BLOCK_BYTES = 320, /* bytes of a block in memory, with everything that a bench counts */
+	HUGE_MIB = 64,     /* free space of a hugetlbfs that is worth a try */
 };
 
 int must(int r, const char *what)
@@ -45,7 +45,7 @@ static const char *find_huge(void)
 		if (strcmp(m->mnt_type, "hugetlbfs") || statfs(m->mnt_dir, &fs) ||
 		    access(m->mnt_dir, W_OK))
 			continue;
-		/* a mount without a size limit says that nothing is free: see free_huge() */
+		/* a mount without a size limit reports no free bytes: see free_huge() */
 		if (fs.f_blocks && (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < most)
 			continue;
 		snprintf(dir, sizeof(dir), "%s", m->mnt_dir);
@@ -56,7 +56,7 @@ static const char *find_huge(void)
 	return dir[0] ? dir : NULL;
 }
 
-/* Bytes of huge pages of the usual size that nobody has. */
+/* The bytes of free huge pages of the usual size. */
 static uint64_t free_huge(void)
 {
 	FILE *f = fopen("/proc/meminfo", "r");
@@ -137,7 +137,7 @@ static uint64_t published(gpc *c)
 	return s.published;
 }
 
-/* The writer is at work on a part while the next one's keys are made. */
+/* The writer works on a part while the keys of the next part are made. */
 static void fill(struct bench_cache *b)
 {
 	gpc_ticket ticket = 0;
@@ -183,7 +183,7 @@ gpc *cache_attach(const char *name)
 	return cache_attach_stock(name, 0);
 }
 
-/* A write that does not get through its answer is a failure of the parent's call. */
+/* If it cannot write its answer, the parent's call fails. */
 static int be_writer(struct crew_child *child, void *arg)
 {
 	gpc *c = cache_attach(arg);

@@ -2,9 +2,9 @@
 /* An engine that hands out its own blocks and needs one: gpc_evict, by a command, and out of a
  * stock.
  *
- * What counts is wall time, of the evictions alone; the engine publishes each block again, 64 at a
- * time, and waits for that, so that a stock is refilled beside the writer's other work and not
- * behind it.
+ * Only the wall time of the evictions counts.  The engine publishes each block again, 64 at a
+ * time, and waits for that.  So a stock is refilled beside the writer's other work, and not after
+ * it.
  * Tests: t/tools/bench.t */
 #include "config.h"
 
@@ -30,7 +30,7 @@ struct engine {
 	int pool;
 	uint32_t blocks;
 	uint64_t next;
-	uint64_t *number_of; /* by slot: the key that it has; 0: none */
+	uint64_t *number_of; /* by slot: the number of its key; 0: none */
 	uint64_t wrong;
 	gpc_block b[STEP];
 	gpc_key keys[STEP];

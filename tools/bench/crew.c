@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processes beside this one, and the way out.
  *
- * Caches are removed however the program ends, SIGKILL included: a child of its own waits for
- * the end of a pipe that this process alone holds, and removes what it was told of.  Other
- * children die with their parent.  Ended by a signal, or in the ordinary way, this process waits
- * for that child, so that nothing is left when it is gone.
+ * Caches are removed however the program ends, SIGKILL included: a special child waits for the end
+ * of a pipe that only this process holds, and removes the named caches.  Other children die with
+ * their parent.  If this process ends by a signal, or in the ordinary way, it waits for that
+ * child, so that nothing is left when it has gone.
  * Tests: t/tools/bench-ends.t */
 #include "config.h"
 
@@ -33,7 +33,7 @@ static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 
 /* ---- cores ---- */
 
-/* Those that we were given, whatever some process is bound to meanwhile. */
+/* The cores that we were given, even if a process is bound to fewer meanwhile. */
 static cpu_set_t cores;
 
 uint32_t bench_cores(void)
@@ -61,7 +61,7 @@ void bench_unpin(pid_t pid)
 
 /* ---- the way out ---- */
 
-/* Only what a signal handler may do. */
+/* It only does what a signal handler may do. */
 static void go(void)
 {
 	int saved = errno;
@@ -102,7 +102,7 @@ void bench_fail(const char *fmt, ...)
 	exit(EXIT_RUNTIME);
 }
 
-/* One name a line; a name that is gone already does no harm. */
+/* It reads one name a line; a name that is gone already does no harm. */
 static _Noreturn void remove_all(int from)
 {
 	static char text[1 << 16];
@@ -196,7 +196,7 @@ void crew_start(struct crew *m, int (*run)(struct crew_child *child, void *arg),
 		;
 	m->child = &children[i];
 	memset(m->child, 0, sizeof(*m->child));
-	sigfillset(&all); /* a signal finds a child that is known */
+	sigfillset(&all); /* a signal must find a child that is known */
 	sigprocmask(SIG_BLOCK, &all, &before);
 	m->pid = fork();
 	if (!m->pid)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mirrors on devices: how soon one shows what was published, and how fast keys are looked up
- * there.  The host device is always there; a GPU's rows are skipped where there is none.
+/* Mirrors on devices: how soon one shows published keys, and how fast keys are looked up there.
+ * The host device is always there.  The rows of a GPU are skipped if there is none.
  * Tests: t/tools/bench.t */
 #include "config.h"
 
@@ -31,7 +31,7 @@ struct there { /* a cache with a mirror, and the way to it */
 
 /* ---- is there one? ---- */
 
-/* In a child: a process that has used a GPU cannot fork any more. */
+/* It is tried in a child, since a process that has used a GPU cannot fork any more. */
 static int try_device(struct crew_child *child, void *arg)
 {
 	const struct there *t = arg;
@@ -88,7 +88,7 @@ static void close_there(struct there *t)
 struct sync {
 	struct there *t;
 	uint32_t n;
-	bool waits_only; /* for the writer, not for the mirror */
+	bool waits_only; /* it only waits for the writer, not for the mirror */
 	uint64_t next;
 };
 

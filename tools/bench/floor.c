@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lines that a pair of insert and evict touches, in memory as large as where they lie: what a
- * writer would take that did nothing but fetch them.
+/* The lines that a pair of insert and evict touches, in memory as large as their own: the time
+ * that a writer would take that only fetched them.
  *
  *   lines  written  of                   bytes of memory for each block
  *       4        3  records              64, in the order of age
@@ -11,10 +11,10 @@
  *       2        2  the feed             in order
  *       2        2  a ring               in order
  *
- * Blocks that came one after the other go one after the other, so what belongs to a block is next
- * to what belonged to the one before; where several lines of one kind stand, each is of a block
- * that is a step of 64 further on its way.  Only the table's places are by hash.  Each pair's lines
- * are drawn before, and asked for some pairs ahead.
+ * Blocks that came one after the other go one after the other, so the lines of a block are next to
+ * those of the block before.  If there are several lines of one kind, each belongs to a block that
+ * is 64 steps further on its way.  Only the table's places are chosen by hash.  The lines of each
+ * pair are drawn before the run, and prefetched some pairs ahead.
  * Tests: t/tools/bench.t */
 #include "config.h"
 

@@ -68,7 +68,8 @@ static int run_many(void *arg)
 	return 0;
 }
 
-/* Hashed in two parts, each text has the same keys; and no two blocks have one. */
+/* If each text is hashed in two parts, its keys are the same; and no two blocks have the same
+ * key. */
 static bool verify(void *arg)
 {
 	struct hash *h = arg;
@@ -98,7 +99,7 @@ static bool verify(void *arg)
 	return good;
 }
 
-/* To read the tokens, at least. */
+/* The tokens have to be read, at least. */
 static int pass(void *arg)
 {
 	struct hash *h = arg;
@@ -134,7 +135,7 @@ static void add_row(const struct contender *c, const struct contender *limit, do
 	report_add(&row);
 }
 
-/* The mark of eight is one of AVX-512. */
+/* The mark for eight texts is one of AVX-512. */
 static double mark_many(void)
 {
 #ifdef __x86_64__

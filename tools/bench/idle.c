@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a writer costs when nobody asks anything of it, and what a cache costs in memory.
+/* The cost of a writer when nobody asks anything of it, and the memory that a cache costs.
  * Tests: t/tools/bench.t */
 #include "config.h"
 
@@ -22,7 +22,7 @@ enum {
 	PEERS = 8,
 };
 
-/* A line of /proc/PID/status; it is there as long as the process is. */
+/* A line of /proc/PID/status, which is there as long as the process is. */
 static uint64_t status_of(pid_t pid, const char *field)
 {
 	char path[64], line[256];
@@ -116,8 +116,8 @@ void bench_memory(void)
 	struct bench_cache b;
 	uint64_t before, after;
 
-	/* the writer is born with pages of this process, which are not its own; with free ones
-	 * among them it would ask the system for less */
+	/* The writer is born with pages of this process, which are not its own.  With free ones
+	 * among them it would ask the system for less. */
 	malloc_trim(0);
 	before = status_of(getpid(), "RssAnon");
 	row.entries = bench.size;

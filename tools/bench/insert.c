@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cache that is full: each block that comes makes another one go.  The worker asks and publishes
- * through its ring; what counts is the time of the writer, which serves all workers.
+ * through its ring.  The time of the writer counts, since it serves all workers.
  * Tests: t/tools/bench.t */
 #include "config.h"
 
@@ -14,9 +14,9 @@
 enum {
 	STEP = 64,       /* blocks of a command */
 	PAIRS = 1 << 15, /* of a round, at most a quarter of the cache */
-	TICK_MS = 10,    /* a coarse clock's step, and more */
+	TICK_MS = 10,    /* longer than a step of the coarse clock */
 	STOCK = 2 * STEP,
-	LINES = 4, /* that a pair must write: two buckets, two records */
+	LINES = 4, /* lines that a pair must write: two buckets, two records */
 };
 
 struct insert {
@@ -31,9 +31,9 @@ struct insert {
 	struct contender worker, wall, both;
 };
 
-static uint64_t next; /* key that the cache never had */
+static uint64_t next; /* the number of the next key that the cache never had */
 
-/* A tick passes first: what came before is older than what comes now. */
+/* A tick passes first, so that earlier keys are older than those of this round. */
 static void prepare(void *arg)
 {
 	struct insert *t = arg;
@@ -55,7 +55,7 @@ static void note(struct contender *c, double ns, const struct insert *t)
 		c->at[c->n++] = ns / t->n;
 }
 
-/* Nobody waits for the publications one by one; all are acknowledged at the end. */
+/* It does not wait for each publication; all are acknowledged at the end. */
 static int run(struct insert *t)
 {
 	gpc *c = t->c;
@@ -93,7 +93,7 @@ static double value(void *arg)
 	return err ? -1 : (double)writer / t->n;
 }
 
-/* What came in this round is there, in the blocks that were given. */
+/* The keys of this round are there, in the blocks that were given. */
 static bool verify(void *arg)
 {
 	struct insert *t = arg;
@@ -141,8 +141,8 @@ static void add_row(const struct insert *t, const char *what, const struct conte
 	report_add(&row);
 }
 
-/* More work, less waiting: the time until it is done is nearer to that of writer or worker,
- * whichever is more. */
+/* There is more work and less waiting, so the time until it is done is closer to the larger of the
+ * writer's time and the worker's. */
 static void add_stocked(struct insert *t, const struct contender *c)
 {
 	struct bench_row row = row_new("insert", "ns/pair", "stocked, until it is done");
@@ -190,7 +190,8 @@ static void measure(struct insert *t)
 	rounds_run("insert", c, 4, (unsigned)bench.rounds);
 	came = next - came;
 	before = evicted(t->cache) - before;
-	/* the writer keeps some free, now these and now those; the stock has some */
+	/* the writer keeps some blocks free, not always the same number; the stock has some,
+	 * too */
 	if (before + SPARE + STOCK < came || before > came + SPARE + STOCK)
 		bench_fail("insert: %llu blocks came and %llu went: no figures",
 			   (unsigned long long)came, (unsigned long long)before);

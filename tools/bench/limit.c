@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the machine can do at best: lines of 64 bytes in memory like that of a cache, in the same
- * folder, as many as its table has.  Each line begins with a word that its number tells, so that
+/* The best that the machine can do: lines of 64 bytes in memory like that of a cache, in the same
+ * folder, as many as its table has.  Each line begins with a word that follows from its number, so
  * these answers are verified like all others.
  * Tests: t/tools/bench.t */
 #include "config.h"
@@ -86,7 +86,7 @@ static inline uint32_t *word_of(const struct limit *l, const gpc_key *key)
 	return l->memory + line_of(l, key) * WORDS;
 }
 
-/* Not inlined: one call for each batch, as a caller of the library makes it. */
+/* Not inlined: there is one call for each batch, as a caller of the library makes it. */
 static __attribute__((noinline)) void one_batch(const struct limit *l, const gpc_key *keys,
 						uint32_t n, uint32_t *answers)
 {
@@ -141,7 +141,7 @@ void limit_add(const struct limit *l, const gpc_key *keys, uint32_t n, uint32_t 
 	}
 }
 
-/* Lines that have nothing to do with each other. */
+/* Lines that are independent of each other. */
 static inline uint32_t *other_word(const struct limit *l, const gpc_key *key, uint32_t which)
 {
 	uint64_t h = key->w[which & 1] >> (which & 2 ? 0 : 32) & UINT32_MAX;

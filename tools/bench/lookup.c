@@ -12,7 +12,7 @@
 enum {
 	KEYS = 1 << 17, /* of a round */
 	KEYS_QUICK = 1 << 14,
-	STREAM = 1024, /* batches of so many and more have no beginning to wait for */
+	STREAM = 1024, /* batches of this size and more hide the wait at their beginning */
 };
 
 /* Absent keys have numbers from here on. */
@@ -147,7 +147,7 @@ static const struct contender *least(const struct contender *c, uint32_t n)
 	return best;
 }
 
-/* 24 ns where the limit is 11: the order of use is a line of its own, which is written. */
+/* 24 ns, if the limit is 11 ns: the order of use is a line of its own, which is written. */
 #define ORDER_MARK 2.2
 
 /* The marks are for tables that are larger than the nearest caches. */
@@ -185,7 +185,7 @@ static void add_rows(const struct key_set *s, uint32_t batch, const struct conte
 	}
 }
 
-/* All of them in the same rounds: the limit, hits and misses, with and without recency. */
+/* All of them run in the same rounds: the limit, hits and misses, with and without recency. */
 static void measure(struct key_set *s, uint32_t batch)
 {
 	static struct contender c[ARRAY_SIZE(windows) + LIST_MOST + 1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc-bench - what a prefix cache costs on this machine, beside what the machine can do and
- * beside other tables.
+/* gpc-bench - measures the cost of a prefix cache on this machine, beside the machine's own limits
+ * and beside other tables.
  *
  * All figures are ratios of medians that were taken side by side; nothing is printed before
  * everything has been measured and verified.
@@ -158,7 +158,7 @@ static void set_defaults(void)
 		{ 2, { 1 << 12, SIZE_QUICK } },
 	};
 
-	/* the middle one of the usual: where other tables are filled in bearable time */
+	/* the middle one of the usual sizes, at which other tables are filled in bearable time */
 	bench.size = bench.entries.n ? bench.entries.at[bench.entries.n - 1]
 		     : bench.quick   ? SIZE_QUICK
 				     : SIZE;
@@ -174,7 +174,7 @@ static void set_defaults(void)
 		bench.patience = bench.quick ? PATIENCE_QUICK : PATIENCE;
 }
 
-/* As the program was called, for whoever wants to do it again. */
+/* The command line of the program, for people who want to repeat it. */
 static void note_command(int argc, char **argv)
 {
 	size_t used = 0;
@@ -226,7 +226,7 @@ static void refuse_work(const char *name)
 	cli_usage("there is no work '%s'; there are %sand all", name, all);
 }
 
-/* Which works are named; false: one that there is not. */
+/* Which works are named?  False: one of them does not exist. */
 static bool choose(char **names, int n, bool *chosen)
 {
 	for (int i = 0; i < n; i++) {
@@ -250,7 +250,7 @@ static void one_size(uint64_t entries, const bool *chosen)
 	struct bench_row why = row_new("lookup", "ns/key", "gpc");
 	struct bench_cache b;
 
-	if (cfg.vram_blocks > ENTRIES_MOST) { /* a pool has no more */
+	if (cfg.vram_blocks > ENTRIES_MOST) { /* a pool cannot have more */
 		cfg.vram_blocks = ENTRIES_MOST;
 		entries = ENTRIES_MOST - SPARE;
 	}
@@ -312,7 +312,7 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	if (bench.plot && (status = plot_check(bench.plot, chosen[LOOKUP] || chosen[SCALE])))
 		return status;
-	cache_dir(); /* says now if there are no huge pages */
+	cache_dir(); /* it reports now if there are no huge pages */
 	crew_init();
 	run(chosen);
 	show_rows((double)(cli_now_ns() - from) / 1e9);

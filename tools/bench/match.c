@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a scheduler does with a prompt: hash it, find its longest prefix, take references, and give
+/* The work of a scheduler on a prompt: hash it, find its longest prefix, take references, and give
  * them back.  The cache is full of prompts, all of them warm, and each time it is another one.
  * Tests: t/tools/bench.t */
 #include "config.h"
@@ -16,7 +16,7 @@ enum {
 	TOKENS = BLOCK * BLOCKS, /* of a prompt */
 	PROMPTS = 128,
 	PROMPTS_QUICK = 16, /* of a round */
-	LINES = 3 * BLOCKS, /* that must be read: bucket, record and cell of each block */
+	LINES = 3 * BLOCKS, /* lines that must be read: bucket, record and cell of each block */
 	BATCH = 64,
 };
 
@@ -177,7 +177,7 @@ static int run_match(void *arg)
 	return 0;
 }
 
-/* Each prompt's own blocks, all of them. */
+/* All blocks are those of their prompt. */
 static bool verify(void *arg)
 {
 	const struct path *p = arg;

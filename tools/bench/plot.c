@@ -18,12 +18,12 @@
 
 enum { LINES_MOST = 32 };
 
-struct picture { /* what goes into one of the two */
+struct picture { /* the rows of one of the two pictures */
 	const char *title, *x_title, *y_title;
 	bool (*takes)(const struct bench_row *row, double *x, double *y);
 };
 
-/* Millions a second, of all hits and one size of batch. */
+/* Millions a second, for all hits and one size of batch. */
 static bool takes_lookup(const struct bench_row *row, double *x, double *y)
 {
 	if (strcmp(row->work, "lookup") || row->batch != bench.batch.at[0] || !row->value.n ||
@@ -138,7 +138,7 @@ static bool has_lines(void)
 	return false;
 }
 
-/* Its output is the file, so that the name of the file is nothing to gnuplot. */
+/* The file is its output, so gnuplot never sees the file's name. */
 static _Noreturn void be_gnuplot(int in, int out)
 {
 	static const char *const argv[] = { "gnuplot", "-", NULL };
@@ -153,7 +153,7 @@ static void put_nothing(FILE *f)
 	fputc('\n', f);
 }
 
-/* 127: there is none; -1. */
+/* 127: there is no gnuplot; -1: it failed. */
 static int run_gnuplot(int out, void (*put)(FILE *f))
 {
 	int ends[2], status = -1;
@@ -187,8 +187,8 @@ static int open_file(const char *file, int flags)
 	return fd;
 }
 
-/* A whole run is too long to be told at its end that nobody can draw.  gnuplot without a word to
- * draw does nothing. */
+/* A whole run is too long to learn at its end that nobody can draw.  gnuplot with nothing to draw
+ * does nothing. */
 int plot_check(const char *file, bool measured)
 {
 	bool is_new = access(file, F_OK) != 0;

@@ -31,7 +31,7 @@ static void prepare(void *arg)
 	lookup_prepare(&((struct ref *)arg)->draw);
 }
 
-/* Runs of blocks that came one after the other, as one prompt's do. */
+/* Runs of blocks that came one after the other, as in one prompt. */
 static void prepare_prompts(void *arg)
 {
 	struct key_set *s = &((struct ref *)arg)->set;
@@ -106,7 +106,7 @@ static int run_sections(void *arg)
 	return 0;
 }
 
-/* A store with a full barrier and one without, as a section takes them. */
+/* A store with a full barrier and one without, as in a section. */
 static int run_exchange(void *arg)
 {
 	struct ref *r = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows that were measured so far, and what is said meanwhile.
+/* The rows that have been measured, and the progress line meanwhile.
  * Tests: t/tools/bench-ends.t */
 #include "config.h"
 
@@ -87,7 +87,7 @@ void report_add(const struct bench_row *row)
 	}
 	for (at = nrows; at && strcmp(rows[at - 1].work, row->work); at--)
 		;
-	if (!at) /* the first of its work */
+	if (!at) /* it is the first of its work */
 		at = nrows;
 	memmove(&rows[at + 1], &rows[at], (nrows++ - at) * sizeof(*rows));
 	rows[at] = *row;
@@ -113,7 +113,8 @@ void report_progress(const char *fmt, ...)
 		vsnprintf(raw, sizeof(raw), fmt, ap);
 		va_end(ap);
 		shown_text(text, sizeof(text), raw);
-		shown_cut(text, columns - 1); /* the last column would begin a line */
+		/* a character in the last column would begin a new line */
+		shown_cut(text, columns - 1);
 		fputs(text, stderr);
 	}
 	fflush(stderr);

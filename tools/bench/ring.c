@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands: how many the writer takes from two workers at once, and how long one takes there and
- * back.  A command is one place of a ring: a block asked for, or a block published.
+/* Commands: the number that the writer takes from two workers at once, and the time of one round
+ * trip.  A command is one place of a ring: a block asked for, or a block published.
  * Tests: t/tools/bench.t */
 #include "config.h"
 
@@ -19,7 +19,7 @@ enum {
 	WINDOW_QUICK_MS = 20,
 	TRIPS = 512,
 	KEYS = 1 << 19,
-	KEYS_QUICK = 1 << 12, /* a worker has ready for a round */
+	KEYS_QUICK = 1 << 12, /* keys that a worker has ready for a round */
 	COMMANDS = 2,         /* of a block: reserved, published */
 };
 
@@ -34,7 +34,7 @@ struct ring {
 struct turn {
 	gpc *c;
 	uint64_t salt, next;
-	gpc_key *made; /* for the rounds to come: to make keys is another work */
+	gpc_key *made; /* made for the rounds to come, since making keys is another work */
 	uint32_t nmade, at;
 	const gpc_key *keys; /* of this step */
 	gpc_block blocks[STEP];
@@ -69,8 +69,8 @@ static int take_turn(struct turn *t)
 	return gpc_release(t->c, t->blocks, STEP);
 }
 
-/* Some more, which are held while they are looked up.  Their answers come behind those of all
- * that was submitted before. */
+/* Publish some more, which are held while they are looked up.  Their answers come after those of
+ * all earlier commands. */
 static bool is_right(struct turn *t)
 {
 	gpc_block got[STEP];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contenders in turns.  What the machine does beside us comes and goes within seconds: two
- * figures can be compared when they were taken side by side, so a ratio is that of each round,
- * and its median.
+/* Contenders in turns.  Other work of the machine comes and goes within seconds.  Two figures can
+ * be compared only if they were taken side by side, so a ratio is that of each round, and then its
+ * median.
  * Tests: t/tools/bench-ends.t */
 #include "config.h"
 
@@ -31,7 +31,7 @@ uint64_t bench_mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* Children draw on from where they were born: see crew_start(). */
+/* A child draws on from the place where it was born: see crew_start(). */
 uint64_t bench_random(void)
 {
 	return bench_mix(bench.seed += UINT64_C(0x9e3779b97f4a7c15));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Readers: how many at once, each on a core of its own, and beside a writer that is at work.
  *
- * A rate is that of a reader by its own CPU time.  What the machine makes of as many processes
- * that read lines of a shared file, and of as many that only add, is measured beside it: neither
- * memory nor the cores themselves need be linear, where they share clocks or are half a core.
+ * A rate is that of a reader by its own CPU time.  The rates of as many processes that read lines
+ * of a shared file, and of as many that only add, are measured beside it.  Neither memory nor the
+ * cores need be linear: cores may share clocks, or be half a core.
  * Tests: t/tools/bench.t */
 #include "config.h"
 
@@ -48,7 +48,7 @@ struct team {
 	gpc_key root, hot[HOT];
 	gpc_block hot_block[HOT];
 	struct crew reader[READERS_MOST];
-	uint32_t n; /* readers that there are */
+	uint32_t n; /* the number of readers */
 	int phase;
 };
 
@@ -56,7 +56,7 @@ static struct team team;
 
 /* ---- a reader ---- */
 
-/* One after the other, in a register. */
+/* Additions one after the other, in a register. */
 static void add(uint32_t n)
 {
 	uint64_t x = 0;
@@ -104,7 +104,7 @@ static int read_once(struct reader *r, enum mode mode, uint32_t at)
 	return n == HOT && !memcmp(blocks, team.hot_block, sizeof(blocks)) ? n : -1;
 }
 
-/* Until the phase changes.  All keys, again and again, from another place each time. */
+/* Until the phase changes: all keys, again and again, beginning at another place each time. */
 static int read_on(struct crew_child *child, struct reader *r, enum mode mode)
 {
 	int phase = crew_get(&child->go), got;
@@ -154,7 +154,7 @@ static int be_reader(struct crew_child *child, void *arg)
 
 /* ---- all of them ---- */
 
-struct share { /* so many readers, doing that */
+struct share { /* the share of a number of readers that all do the same */
 	enum mode mode;
 	uint32_t n;
 };
@@ -185,7 +185,7 @@ static double value(void *arg)
 	return sum / s->n;
 }
 
-/* A prefix that all hold is one row of cells for each block, which every reader writes to. */
+/* A prefix that all hold is one row of cells for each block, and every reader writes to it. */
 static void mark(struct bench_row *row, enum mode mode, uint32_t n)
 {
 	if (mode < HELD)
@@ -350,8 +350,8 @@ static int be_changer(struct crew_child *child, void *arg)
 	return 0;
 }
 
-/* Keys that nobody has used for longer go first: no change takes one of the newer three quarters
- * away. */
+/* Keys that were not used for longer go first, so no change takes away one of the newer three
+ * quarters. */
 static void prepare_reads(void *arg)
 {
 	struct key_set *s = &((struct beside_changes *)arg)->t->set;
@@ -392,7 +392,7 @@ static double reads_value(void *arg)
 	return good && lookup_verify(&read) ? (double)n * 1000 / (double)ns : -1;
 }
 
-/* From now on these were used later than the others. */
+/* From now on these count as used later than the others. */
 static void use_newer(const struct changes *t)
 {
 	gpc_key keys[BATCH];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was measured, on which machine: as JSON, as CSV, or as a table made from the same values.
+/* The results and the machine: as JSON, as CSV, or as a table made from the same values.
  * Tests: t/tools/bench.t */
 #include "config.h"
 

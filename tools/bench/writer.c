@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a pair of insert and evict costs the writer, when nothing else is in its time: this process
- * is the writer and the worker, one step of 64 blocks after the other, and what counts is the time
- * inside gpc_writer_serve.  So it never sleeps and is never woken, and its time is its own.
+/* The cost of a pair of insert and evict for the writer alone.  This process is the writer and the
+ * worker: one step of 64 blocks follows the other, and only the time inside gpc_writer_serve
+ * counts.  So the writer never sleeps and is never woken, and its time is its own.
  *
- * The worker's blocks come out of a stock, so each step has what the one before asked for.
+ * The worker's blocks come out of a stock, so each step gets the blocks that the step before asked
+ * for.
  * Tests: t/tools/bench.t */
 #include "config.h"
 
@@ -19,7 +20,7 @@ enum {
 	STOCK = 4 * STEP,
 	PAIRS = 1 << 15, /* of a round, at most a quarter of the cache */
 	TICK_MS = 10,
-	TRIES = 20, /* of a reserve whose blocks are on their way */
+	TRIES = 20, /* tries of a reserve whose blocks are on their way */
 	IDLE = 30,
 	IDLE_SEATS = 40,
 	IDLE_SIZE = 1 << 20,
@@ -49,7 +50,7 @@ static void begin_idle(struct alone *t)
 	}
 }
 
-/* A tick passes first: what came before is older than what comes now. */
+/* A tick passes first, so that earlier keys are older than those of this round. */
 static void prepare(void *arg)
 {
 	struct alone *t = arg;
@@ -63,7 +64,7 @@ static void prepare(void *arg)
 		t->parents[i] = t->chain && i % STEP ? t->keys[i - 1] : (gpc_key){ { 0, 0 } };
 }
 
-/* The stock has them, or will have them in a moment. */
+/* The stock has the blocks, or will have them in a moment. */
 static int reserve(struct alone *t, gpc_block *blocks)
 {
 	int got = -1;
@@ -105,7 +106,7 @@ static bool verify(void *arg)
 
 	for (uint32_t i = 0; i < t->nidle; i++)
 		gpc_close(t->idle[i]);
-	if (t->nidle) /* their seats are free again, in time of nobody's round */
+	if (t->nidle) /* the seats are freed now, outside of any round's time */
 		for (uint32_t i = 0; i < TRIES; i++)
 			must(gpc_writer_serve(t->cache->c, 2), "serve");
 	return good;
@@ -113,7 +114,7 @@ static bool verify(void *arg)
 
 /* ---- from two processes to one ---- */
 
-/* The stock is filled while there is a writer; then this process is the writer. */
+/* The stock is filled while there is a writer; then this process becomes the writer. */
 static void open_alone(struct alone *t, struct bench_cache *b, uint64_t *next)
 {
 	gpc_block blocks[STEP];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tools have in common: cli.h.
+/* Functions that the tools share: cli.h.
  * Tests: t/tools/interrupt.t t/pages/tools.t t/daemon/config.t t/daemon/defaults.t
  *   t/daemon/options.t t/daemon/reload.t */
 #include "config.h"
@@ -23,9 +23,9 @@
 static const char *tool = "gpc";
 static void (*diverted)(const char *text);
 
-/* Files that a tool opens must not take the place of a stream that is closed.  What stands there
- * refuses what the stream would be used for, as the closed one did: a result that goes nowhere
- * still is a failure. */
+/* A file that a tool opens must not take the place of a closed stream.  The descriptor that stands
+ * there refuses the stream's use, as the closed one did, so a result that goes nowhere is still a
+ * failure. */
 static void fill_streams(void)
 {
 	int fd;
@@ -40,7 +40,7 @@ void cli_init(const char *name)
 {
 	tool = name;
 	fill_streams();
-	setlocale(LC_CTYPE, ""); /* which characters the terminal prints */
+	setlocale(LC_CTYPE, ""); /* sets which characters the terminal prints */
 }
 
 const char *cli_tool(void)
@@ -58,8 +58,8 @@ const char *cli_behind_name(const char *text, const char *name)
 static void say(const char *detail, const char *fmt, va_list ap)
 	__attribute__((format(printf, 2, 0)));
 
-/* One write for the whole line: several processes may share this stderr.  What it quotes
- * may come from anywhere, so a terminal gets no control characters. */
+/* One write for the whole line, since several processes may share this stderr.  Its quotations may
+ * come from anywhere, so a terminal gets no control characters. */
 static void say(const char *detail, const char *fmt, va_list ap)
 {
 	char line[2048], clean[2048];
@@ -147,8 +147,8 @@ int cli_usage(const char *fmt, ...)
 	return EXIT_USAGE;
 }
 
-/* How many options begin as this long one does, what follows its '=' aside; *ret_alone: one that
- * takes no value is among them, and has the letter of optopt. */
+/* The number of options that begin as this long one does, without its '='.  *ret_alone: one of
+ * them takes no value, and has the letter of optopt. */
 static unsigned like_option(const struct option *options, const char *arg, bool *ret_alone)
 {
 	size_t len = strcspn(arg + 2, "=");
@@ -177,8 +177,8 @@ static void name_options(char *ret, size_t room, const struct option *options, c
 						 used ? ", " : "", options->name);
 }
 
-/* For what getopt_long could not take: opt is '?' or ':'.  optopt is the letter of a short option
- * or of a known long one, and 0 otherwise. */
+/* For an option that getopt_long could not take: opt is '?' or ':'.  optopt is the letter of a
+ * short option or of a known long one, and 0 otherwise. */
 static int bad_option(int opt, char **argv, const struct option *options)
 {
 	const char *arg = argv[optind - 1];
@@ -339,7 +339,7 @@ int cli_hex(const char *text, uint8_t *ret, size_t room)
 	return (int)n;
 }
 
-/* As the driver writes it: hex digits in groups of 8, 4, 4, 4 and 12. */
+/* A UUID in the driver's form: hex digits in groups of 8, 4, 4, 4 and 12. */
 static bool is_uuid(const char *text)
 {
 	static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
@@ -379,7 +379,7 @@ int cli_bad_name(const char *name)
 		name, GPC_MAX_NAME);
 }
 
-/* Only where the number is one of ours: in another PID namespace it is somebody else's. */
+/* Only if the number is one of our PID namespace; in another it is somebody else's. */
 int cli_stopped(const struct gpc_stats *st)
 {
 	char path[64], text[512];
@@ -396,7 +396,7 @@ int cli_stopped(const struct gpc_stats *st)
 	n = fread(text, 1, sizeof(text) - 1, f);
 	fclose(f);
 	text[n] = 0;
-	after = strrchr(text, ')'); /* the name before it may hold anything */
+	after = strrchr(text, ')'); /* the name before it may contain anything */
 	if (!after || strncmp(after, ") ", 2))
 		return -1;
 	return after[2] == 'T' || after[2] == 't';

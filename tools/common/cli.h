@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli.h - what the tools have in common: messages, numbers, the way out. */
+/* cli.h - functions that the tools share: messages, numbers, the end. */
 #ifndef GPC_TOOLS_CLI_H
 #define GPC_TOOLS_CLI_H
 
@@ -13,39 +13,39 @@
 
 enum { EXIT_RUNTIME = 1, EXIT_USAGE = 2 };
 
-/* The name in front of every message; call it first.  Where a standard stream is closed,
- * /dev/null stands from then on. */
+/* The name in front of every message; it is called first.  From then on a closed standard stream
+ * is /dev/null. */
 void cli_init(const char *tool);
 const char *cli_tool(void);
 
-/* Messages of this file, mistakes of options among them, go there and not to stderr; NULL: to stderr. */
+/* Messages of this file, also about wrong options, go there and not to stderr; NULL: to stderr. */
 void cli_divert(void (*to)(const char *text));
 /* "tool: message" on stderr. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same with the library's sentence for the call that failed with err. */
 void cli_gpc_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* For a cache that cannot be had: its name and the library's sentence, which has the name
- * in it where there is no such cache. */
+/* For a cache that cannot be opened: its name and the library's sentence.  If there is no such
+ * cache, the sentence has the name already. */
 void cli_cache_error(int err, const char *name);
-/* The part of a sentence of the library that is to stand behind "NAME: ": some begin with that. */
+/* The part of a library's sentence that follows "NAME: ", since some sentences begin with that. */
 const char *cli_behind_name(const char *text, const char *name);
 /* The library's sentence alone. */
 const char *cli_gpc_text(int err);
 /* Message, then where to find help; returns EXIT_USAGE. */
 int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Until the next call: what is wrong is wrong in that line of a file, where options have no "--".
- * file: NULL for the command line. */
+/* Until the next call, mistakes are in that line of a file, where options have no "--".  file:
+ * NULL for the command line. */
 void cli_at(const char *file, unsigned line);
-/* The next option of the command line that is the tool's own, -h included; 0: no more; -1: -V or
- * what is no option has been answered, and *ret_status is the exit status. */
+/* The tool's next own option on the command line, -h included.  0: there is none.  -1: -V or a
+ * word that is no option has been answered, and *ret_status is the exit status. */
 struct option;
 int cli_option(int argc, char **argv, const struct option *options, int *ret_status);
 
-/* What --help says.  Each tool has one table: the defaults stand there, and nowhere else in it. */
+/* The text of --help.  Each tool has one table, and the defaults are in it and nowhere else. */
 struct cli_help {
 	const char *option; /* "--dir DIR"; NULL: text is a line of its own */
 	const char *text;
-	const char *fallback; /* what holds where the option is not given; NULL: nothing */
+	const char *fallback; /* the value without the option; NULL: none */
 };
 /* Prints the table on at most 80 columns; returns the exit status. */
 int cli_show_help(const struct cli_help *rows, size_t n);
@@ -63,13 +63,13 @@ int cli_hex(const char *text, uint8_t *ret, size_t room);
  * --device and returns false otherwise. */
 bool cli_device(const char *text);
 
-/* A name the library accepts: 1 to 64 bytes, no '/', not starting with '.'. */
+/* A name that the library accepts: 1 to 64 bytes, without '/', not starting with '.'. */
 bool cli_name(const char *name);
-/* EXIT_USAGE, for one that is not. */
+/* EXIT_USAGE, for a name that is not accepted. */
 int cli_bad_name(const char *name);
 
-/* Is the process behind that seat stopped?  1, 0, or -1: it cannot be told, since it is in
- * another PID namespace, or /proc does not show it. */
+/* Is the process of that seat stopped?  1, 0; or -1 if that is unknown, since the process is in
+ * another PID namespace or /proc does not show it. */
 struct gpc_stats;
 int cli_stopped(const struct gpc_stats *st);
 

@@ -334,8 +334,8 @@ static void look_peers(struct metrics *m, gpc *c)
 }
 
 /* gpc_info has the monotonic clock, and a scraper compares with its own: since the epoch.  The two
- * clocks are never read at once, so what was told of a writer stays until the time of day is set;
- * otherwise each scrape would see a new start. */
+ * clocks are never read at the same moment.  So the time that was reported for a writer stays
+ * until the time of day is set; otherwise each scrape would see a new start. */
 static uint64_t since_epoch(uint64_t monotonic_ns)
 {
 	static uint64_t of, told;
@@ -353,7 +353,7 @@ static uint64_t since_epoch(uint64_t monotonic_ns)
 	return told;
 }
 
-/* Memory of a new pool comes from there, and so do the pages of files that grow. */
+/* Memory of a new pool comes from this folder, and so do the pages of files that grow. */
 static void look_folder(struct metrics *m, const char *dir)
 {
 	struct statvfs fs;

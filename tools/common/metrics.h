@@ -4,10 +4,10 @@
  *   metrics.c       the table, and a look at a cache
  *   metrics_text.c  the text
  *
- * What is labelled by pool, space, mirror or peer has as many series as there are of them now, so
- * at most 127 pools, 128 pairs of space and tier, two tiers below RAM with 8 counters of their own
- * each, 16 mirrors and 250 seats a cache.  Nothing is labelled by tag, key or process: of those
- * there may be any number. */
+ * A metric that is labelled by pool, space, mirror or peer has as many series as there are of
+ * these now.  A cache has at most 127 pools, 128 pairs of space and tier, two tiers below RAM with
+ * 8 counters of their own each, 16 mirrors and 250 seats.  Nothing is labelled by tag, key or
+ * process, since there may be any number of these. */
 #ifndef GPC_TOOLS_METRICS_H
 #define GPC_TOOLS_METRICS_H
 
@@ -51,7 +51,7 @@ struct metrics_counter {
 	struct gpc_tier_counter c;
 };
 
-/* What --events of a daemon has done, since it is the writer. */
+/* Counts of a daemon's --events since it is the writer. */
 struct metrics_events {
 	uint64_t connections, waiting_bytes, known_bytes, published, left_out, disconnected;
 };
@@ -66,10 +66,10 @@ struct metrics_process {
 /* A cache at one moment. */
 struct metrics {
 	const char *name;
-	int32_t role;                 /* enum metrics_role: of the daemon that tells */
-	struct metrics_events events; /* of the daemon that tells */
+	int32_t role;                 /* enum metrics_role, of the daemon that reports */
+	struct metrics_events events; /* of the daemon that reports */
 	struct metrics_process own;
-	uint32_t up; /* 0: it could not be opened, and nothing else is known */
+	uint32_t up; /* 0: the cache could not be opened, and nothing else is known */
 	uint32_t has_writer;
 	uint64_t folder_bytes, folder_free_bytes; /* of the file system of the cache's files */
 	struct gpc_info info;
@@ -86,7 +86,7 @@ struct metrics {
 	struct metrics_space space[METRICS_TIERS * GPC_MAX_SPACES];
 };
 
-/* What a row of the table is a number of. */
+/* The kind of object that a row of the table describes. */
 enum metrics_of {
 	OF_TOOL,
 	OF_CACHE,
@@ -101,23 +101,23 @@ enum metrics_of {
 	OF_COPY
 };
 
-/* One number, or, with a name, the first one of a family. */
+/* One number; or, with a name, the first number of a family. */
 struct metrics_row {
-	const char *name; /* without gpc_; NULL: of the family before */
+	const char *name; /* without gpc_; NULL: the family of the row before */
 	const char *type, *help;
 	enum metrics_of of;
-	const char *labels; /* beside those of what it is of; NULL: none */
+	const char *labels; /* added to the labels of its object; NULL: none */
 	size_t at;          /* in struct metrics, or in the struct of the pool, ... */
-	unsigned bytes;     /* 4 or 8; OF_HISTOGRAM: which */
+	unsigned bytes;     /* 4 or 8; with OF_HISTOGRAM the number of the histogram */
 	unsigned scale;     /* 1, or 1000000000: nanoseconds that are shown as seconds */
 };
 extern const struct metrics_row metrics_rows[];
 extern const unsigned metrics_nrows;
 
-/* Look at a cache; c NULL: it cannot be opened.  `name` must stay. */
+/* Look at a cache; c NULL: it cannot be opened.  `name` must stay valid. */
 void metrics_look(struct metrics *m, const char *name, const char *dir, gpc *c,
 		  enum metrics_role role);
-/* All of the caches; each family once. */
+/* Print all of the caches; each family once. */
 void metrics_print(FILE *f, const struct metrics *const *list, unsigned n);
 /* The table, a line for each family: name, type, unit, labels and help with tabs between them. */
 void metrics_print_table(FILE *f);

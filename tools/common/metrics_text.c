@@ -9,13 +9,13 @@
 
 static const char *const tiers[METRICS_TIERS] = { "vram", "ram", "disk", "remote" };
 
-/* Of a kind of pool, which another version may have. */
+/* The name of a kind of pool; another version may have more kinds. */
 static const char *tier_of(uint32_t kind)
 {
 	return tiers[kind >= GPC_VRAM && kind <= GPC_REMOTE ? kind - GPC_VRAM : 1];
 }
 
-/* Bytes of the UTF-8 character at s; 0: it is none. */
+/* The bytes of the UTF-8 character at s; 0: it is none. */
 static unsigned character(const unsigned char *s)
 {
 	unsigned n = s[0] < 0x80                   ? 1
@@ -29,11 +29,11 @@ static unsigned character(const unsigned char *s)
 			return 0;
 	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
 	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-		return 0; /* longer than it need be, a surrogate, or beyond the last */
+		return 0; /* longer than needed, a surrogate, or beyond the last character */
 	return n;
 }
 
-/* A label is UTF-8, and three characters are written otherwise. */
+/* A label is UTF-8, and three characters in it are escaped. */
 static void put_label(FILE *f, const char *name, const char *value)
 {
 	const unsigned char *s = (const unsigned char *)value;
@@ -72,7 +72,7 @@ static void put_number(FILE *f, const void *at, const struct metrics_row *row)
 			(unsigned long long)(v % row->scale));
 }
 
-/* "gpc_NAME{cache="..."": the labels may go on. */
+/* Write "gpc_NAME{cache="...""; more labels may follow. */
 static void begin(FILE *f, const char *family, const char *suffix, const struct metrics *m,
 		  const char *labels)
 {
@@ -131,7 +131,7 @@ static unsigned how_many(const struct metrics *m, const struct metrics_row *row)
 	}
 }
 
-/* The labels of number i beside the cache; returns the struct that has it. */
+/* Write the labels of number i beside the cache; returns its struct. */
 static const void *put_labels(FILE *f, const struct metrics *m, const struct metrics_row *row,
 			      unsigned i)
 {
@@ -166,7 +166,7 @@ static const void *put_labels(FILE *f, const struct metrics *m, const struct met
 	}
 }
 
-/* Of what could not be opened there is one number. */
+/* A cache that could not be opened has only one number. */
 static bool is_known(const struct metrics *m, const struct metrics_row *row)
 {
 	return m->up || row->at == offsetof(struct metrics, up) || row->of == OF_DAEMON;
@@ -191,7 +191,7 @@ static void put_row(FILE *f, const char *family, const struct metrics_row *row,
 	}
 }
 
-/* What only a daemon can say of itself is left out where none tells. */
+/* Numbers that only a daemon knows of itself are left out if no daemon reports. */
 static bool is_told(const struct metrics_row *row, const struct metrics *const *list, unsigned n)
 {
 	if (row->of != OF_DAEMON)
@@ -227,7 +227,7 @@ void metrics_print(FILE *f, const struct metrics *const *list, unsigned n)
 			put_family(f, i, list, n);
 }
 
-/* As a page writes them: "cache pool space tier". */
+/* Labels in the form of a page: "cache pool space tier". */
 static const char *labels_of(unsigned row)
 {
 	static const char *const of[] = {

@@ -25,8 +25,8 @@ json_t *out_need(json_t *v)
 	exit(EXIT_RUNTIME);
 }
 
-/* What is no UTF-8 stands as \xNN; all else, control characters included, is as it is, and
- * becomes \uNNNN where it is written. */
+/* Bytes that are not UTF-8 become \xNN.  All others, control characters included, stay here, and
+ * become \uNNNN where they are written. */
 json_t *out_string(const char *s, size_t room)
 {
 	size_t used = 0, len, n = strnlen(s, room), i;
@@ -165,7 +165,7 @@ static void cell(char ret[CELL], const struct column *col, const json_t *object)
 		shown_text(ret, CELL, json_is_string(v) ? json_string_value(v) : "?");
 }
 
-/* Numbers and what is scaled from numbers stand right-aligned. */
+/* Numbers, and values scaled from numbers, are right-aligned. */
 static bool to_the_right(const struct column *col, const json_t *rows)
 {
 	size_t i;
@@ -208,7 +208,7 @@ static void blanks(unsigned n)
 	printf("%*s", (int)n, "");
 }
 
-/* row NULL: the title.  The last column carries no trailing blanks. */
+/* row NULL: the title.  The last column has no trailing blanks. */
 static void put_cell(const struct table *t, size_t i, const json_t *row, bool first, bool last)
 {
 	unsigned width;
@@ -257,7 +257,7 @@ static unsigned sum(const struct table *t, size_t n)
 	return all;
 }
 
-/* Texts are cut, the longest first, as far as they still say something. */
+/* Cut the texts, the longest first, as long as they still say something. */
 static bool narrow(struct table *t, unsigned columns)
 {
 	while (sum(t, t->n) > columns) {
@@ -275,7 +275,7 @@ static bool narrow(struct table *t, unsigned columns)
 	return true;
 }
 
-/* In parts, one below the other, each with the columns that tell the rows apart. */
+/* Parts, one below the other, each with the columns that tell the rows apart. */
 static void put_parts(struct table *t)
 {
 	size_t keys = 1, from, to;
@@ -375,11 +375,11 @@ void out_line(const char *fmt, ...)
 	put_wrapped(clean, 0, 2, shown_columns(STDOUT_FILENO));
 }
 
-/* Where a line is full is a matter of the widths alone, so rows and titles break alike. */
+/* Only the widths decide where a line is full, so rows and titles break alike. */
 void out_cells(const char *const *text, const int *width, size_t n)
 {
 	static unsigned columns;
-	static bool asked; /* once for millions of rows */
+	static bool asked; /* asked only once for millions of rows */
 	unsigned at = 0, w;
 
 	if (!asked)

@@ -24,36 +24,37 @@ struct column {
 	const char *title; /* for people */
 	const char *field; /* of the JSON object */
 	enum show show;
-	bool key; /* beside the first one: tells rows apart */
+	bool key; /* shown beside the first one, since it tells rows apart */
 };
 
-/* Pretty-printed, one newline at the end; gives `v` back. */
+/* Pretty-printed, with one newline at the end; it gives `v` back. */
 void out_json(json_t *v);
-/* The same on standard output without that newline, with jansson's flags: ASCII alone, so that
- * no terminal is moved by it.  0, or -1. */
+/* The same on standard output without that newline, with jansson's flags.  It is ASCII, so that it
+ * cannot control a terminal.  0, or -1. */
 int out_dump(const json_t *v, size_t flags);
 
-/* What follows fits the terminal that standard output is; elsewhere a line has no end. */
+/* Later output fits the terminal that standard output is; elsewhere a line has no end. */
 
-/* One line of titles, one for each object of the array `rows`.  Too wide a table gets its longest
- * texts cut; one that is still too wide is shown in parts, one below the other. */
+/* One line of titles, and one for each object of the array `rows`.  In a table that is too wide
+ * the longest texts are cut.  If it is still too wide, it is shown in parts, one below the
+ * other. */
 void out_table(const struct column *cols, size_t n, const json_t *rows);
 /* "title: value" lines, values aligned; absent fields are left out. */
 void out_fields(const struct column *cols, size_t n, const json_t *object);
 
-/* A line, wrapped at blanks; what does not print in it is shown as in shown.h. */
+/* A line, wrapped at blanks; characters that do not print are shown as in shown.h. */
 void out_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* One row of cells as wide as width says, negative: to the left; wrapped between cells. */
+/* One row of cells as wide as width says; negative: to the left.  It is wrapped between cells. */
 void out_cells(const char *const *text, const int *width, size_t n);
 
-/* Strings of foreign origin (labels, file names, device names), of at most `room` bytes: as they
- * are where they are UTF-8, with \xNN for other bytes.  Where values are written, what does not
- * print becomes an escape, in JSON as in tables. */
+/* Strings of foreign origin (labels, file names, device names), of at most `room` bytes.  They
+ * stay if they are UTF-8; other bytes become \xNN.  Characters that do not print become an escape
+ * where values are written, in JSON as in tables. */
 json_t *out_string(const char *s, size_t room);
 json_t *out_hex(uint64_t v);       /* 16 digits */
 json_t *out_key(const gpc_key *k); /* 32 digits: w[0], then w[1] */
 json_t *out_bytes_hex(const uint8_t *bytes, size_t n);
-/* Out of memory ends the tool with a message: there is nothing better to do. */
+/* If memory is missing, the tool ends with a message. */
 json_t *out_need(json_t *v);
 
 #endif

@@ -34,7 +34,7 @@ size_t shown_decode(const char *s, uint32_t *ret)
 		return 0;
 	c &= 0xff >> (len + 1);
 	for (i = 1; i < len; i++) {
-		if ((u[i] & 0xc0) != 0x80) /* the final 0 as well */
+		if ((u[i] & 0xc0) != 0x80) /* this also stops at the final 0 */
 			return 0;
 		c = c << 6 | (u[i] & 0x3f);
 	}
@@ -42,7 +42,7 @@ size_t shown_decode(const char *s, uint32_t *ret)
 	return c < least[len] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : len;
 }
 
-/* They take no room and change what stands around them, its direction for one. */
+/* They take no room, and change the characters around them, their direction for instance. */
 static bool is_unseen(uint32_t c)
 {
 	return (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
@@ -50,7 +50,7 @@ static bool is_unseen(uint32_t c)
 	       (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe0fff);
 }
 
-/* In the locale of this process, whose terminal it is. */
+/* In the locale of this process, which has the terminal. */
 static bool prints(uint32_t c)
 {
 	if (c < 0x80)
@@ -119,7 +119,7 @@ void shown_cut(char *text, unsigned columns)
 
 	if (!text[fitting(text, columns, &width)])
 		return;
-	/* dots are no longer than what they replace: characters of a column at least */
+	/* the dots are no longer than the text that they replace */
 	strcpy(text + fitting(text, columns - dots, &width), &"..."[3 - dots]);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ck_ht of Concurrency Kit: one writer, readers of the same process without locks.
  *
- * Direct mode: key and value are words of the entry itself, so a hit costs one line, where byte
- * strings would cost a second one for the key.  The hash is the key, without its call back.  The
- * table has twice as many slots as entries from the start, the point where it would grow.
+ * It is used in direct mode: key and value are words of the entry itself, so a hit costs one
+ * line.  Byte strings would cost a second line for the key.  The hash is the key, without its call
+ * back.  The table has twice as many slots as entries from the start, the point where it would
+ * grow.
  * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
@@ -17,7 +18,7 @@ static void *ck_alloc(size_t bytes)
 	return malloc(bytes);
 }
 
-/* Nobody else reads. */
+/* Nobody else reads, so it is freed at once. */
 static void ck_release(void *p, size_t bytes, bool defer)
 {
 	(void)bytes;
@@ -80,7 +81,7 @@ static int ck_lookup(void *table, const struct bench_key *keys, uint32_t n, int3
 	return 0;
 }
 
-/* What was removed leaves a mark that the next insertion on its way takes. */
+/* A removed entry leaves a mark, which the next insertion that passes it takes. */
 static int ck_turn(void *table, const struct bench_key *in, const int32_t *values,
 		   const struct bench_key *out, uint32_t n)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rculfhash of liburcu, flavour memb: readers and writers of one process without locks.
  *
- * As many buckets as entries from the start, in one mapping, and no resizing.  The nodes lie in
- * one array, and the hash is the key.  A batch of lookups is one read-side section.  Nodes that
- * were removed are used again after a grace period for some thousands of them at once, so its
- * cost is none that counts.
+ * It has as many buckets as entries from the start, in one mapping, and is not resized.  The nodes
+ * lie in one array, and the hash is the key.  A batch of lookups is one read-side section.
+ * Removed nodes are used again after a grace period for some thousands of them at once, so the
+ * cost of that is negligible.
  * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
@@ -96,7 +96,7 @@ static struct cds_lfht_node *find(struct lfht *t, const struct bench_key *key)
 	return cds_lfht_iter_get_node(&iter);
 }
 
-/* Outside of sections. */
+/* Called outside of sections. */
 static void reuse(struct lfht *t)
 {
 	urcu_memb_synchronize_rcu();

@@ -52,7 +52,7 @@ static size_t map_size(uint32_t entries)
 	return (size_t)entries * 160 + (64u << 20);
 }
 
-/* A map without memory behind it ends in SIGBUS. */
+/* A map without memory behind it would end in SIGBUS. */
 static int has_room(const char *dir, size_t bytes)
 {
 	struct statvfs fs;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memcached over a unix socket.
  *
- * One worker thread, as there is one client; no CAS numbers, a hash table of the final size, and
- * a slab class that fits the items.  The text protocol: a get names 64 keys, and
- * eight of them are under way at a time; sets want no answer but the last.  Keys are 22 printable
- * characters, values four bytes.
+ * It has one worker thread, as there is one client, no CAS numbers, a hash table of the final
+ * size, and a slab class that fits the items.  It is asked by the text protocol: a get names 64
+ * keys, and eight gets are under way at a time; of the sets only the last wants an answer.  Keys
+ * are 22 printable characters, values four bytes.
  *
- * Memory is given in MiB, so it takes what it needs for the entries; the first set beyond them
- * ends that, and from then on the least recently used go.
+ * Memory is given in MiB, so it may take all that it needs for the entries.  The first set beyond
+ * them fixes the limit, and from then on the least recently used items go.
  * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
@@ -109,7 +109,7 @@ static void *memcached_open(uint32_t entries, const char **why)
 
 /* ---- keys ---- */
 
-/* Anything but blanks and control characters makes a key. */
+/* A key may have any characters except for blanks and control characters. */
 static char *put_key(char *to, const struct bench_key *key)
 {
 	for (int word = 0; word < 2; word++) {
@@ -148,7 +148,7 @@ static int stat_of(struct memcached *m, const char *command, const char *name, u
 	return line ? r : -1;
 }
 
-/* What it has is what it keeps; it takes no less than 8 MiB. */
+/* The memory that it has is the limit from now on; 8 MiB is the least that it takes. */
 static int limit_memory(struct memcached *m)
 {
 	char command[64], *line;
@@ -179,7 +179,7 @@ static int send_sets(struct memcached *m, const struct bench_key *keys, const in
 	return server_send(&m->server, m->set, (size_t)(to - m->set));
 }
 
-/* The answer to mn comes behind those of all before, which have none unless they failed. */
+/* The answer to mn comes after those of all sets before, which answer only if they fail. */
 static int memcached_insert(void *table, const struct bench_key *keys, const int32_t *values,
 			    uint32_t n)
 {
@@ -225,8 +225,8 @@ static int send_get(struct memcached *m, const struct bench_key *keys, uint32_t 
 	return server_send(&m->server, get, (size_t)(to - get));
 }
 
-/* Hits come in the order that was asked for: VALUE, the key, flags and length; then the bytes.
- * The keys in between are not there. */
+/* Hits come in the order of the request: VALUE, the key, flags and length; then the bytes.  Keys
+ * in between are not there. */
 static int take_get(struct memcached *m, uint32_t n, uint32_t group, int32_t *values)
 {
 	const char *key = m->get[group % AHEAD] + 4;

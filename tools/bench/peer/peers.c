@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which peers there are in this build.
+/* The peers that this build has.
  * Tests: t/tools/bench-peers.t */
 #include "config.h"
 

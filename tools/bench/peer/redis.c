@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redis over a unix socket.
  *
- * No persistence, no other clients.  MGET and MSET of 64 keys, eight of them under way at a time;
- * keys are the 16 bytes as they are, values four bytes, which Redis keeps within the object.
+ * It has no persistence and no other clients.  It is asked by MGET and MSET of 64 keys, eight of
+ * them under way at a time; keys are the 16 bytes as they are, values four bytes, which Redis
+ * keeps within the object.
  *
- * The first key beyond the entries limits its memory to what it uses then, and its buffers; from
- * there on it evicts by its own LRU, which looks at samples (its default).
+ * With the first key beyond the entries, its memory is limited to the amount that it uses then,
+ * and its buffers.  From there on it evicts by its own LRU, which looks at samples (its default).
  * Tests: t/tools/bench-peers.t */
 #include "config.h"
 

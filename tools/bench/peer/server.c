@@ -61,7 +61,7 @@ static int connect_to(const struct sockaddr_un *at)
 	return fd;
 }
 
-/* It listens some time after it began to run. */
+/* It begins to listen some time after it has started. */
 static int meet(struct server *s, const struct sockaddr_un *at, const char **why)
 {
 	struct timeval stuck = { .tv_sec = STUCK_S };

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The starting algorithm: where the project came from, as the baseline of its figures.
+/* The starting algorithm: the first version of this project, as the baseline of its figures.
  *
  * Linear probing over separate arrays of keys, block ids, references and stamps, at most 75 %
- * full.  A lookup reads the clock of the table into the stamp of what it finds.  Eviction sorts
- * the stamps of all entries without references, drops the oldest and builds the table anew; a
- * sync copies both arrays, whole.
+ * full.  A lookup stores the clock of the table in the stamp of the entry that it finds.  Eviction
+ * sorts the stamps of all entries without references, drops the oldest and builds the table anew;
+ * a sync copies both arrays, whole.
  *
- * Where its description leaves a choice, the faster one was taken: a power of two of slots, a
- * radix sort of the stamps where any sort would be one, and a rebuild by one pass over copies.  The
- * clock is 32 bits and wraps.
+ * If its description leaves a choice, the faster one was taken: a power of two of slots, a radix
+ * sort of the stamps, and a rebuild by one pass over copies.  The clock is 32 bits and wraps.
  * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
@@ -22,7 +21,7 @@ struct start {
 	uint64_t *keys; /* 0: free */
 	int32_t *ids;
 	uint32_t *refs, *stamps;
-	uint64_t *order, *scratch; /* stamp << 32 | slot, while it sorts */
+	uint64_t *order, *scratch; /* stamp << 32 | slot, during a sort */
 	uint64_t *old_keys;        /* the arrays that a rebuild reads */
 	int32_t *old_ids;
 	uint32_t *old_refs, *old_stamps;
@@ -149,7 +148,7 @@ static void sort_by_stamp(struct start *s, uint32_t n)
 	}
 }
 
-/* Linear probing leaves no holes, so a table that has lost some is built anew. */
+/* Linear probing allows no holes, so a table that has lost entries is built anew. */
 static void rehash(struct start *s)
 {
 	memcpy(s->old_keys, s->keys, s->slots * sizeof(*s->keys));
