@@ -284,6 +284,7 @@ t_programs = \
 	%reldir%/index/second-run.t \
 	%reldir%/index/left-in-table.t \
 	%reldir%/index/takeover-memory.t \
+	%reldir%/index/serve-memory.t \
 	%reldir%/index/left-in-records.t \
 	%reldir%/index/left-in-seats.t \
 	%reldir%/index/takeover-damage.t \
@@ -832,7 +833,8 @@ endif
 %canon_reldir%_index_takeover_damage_t_LDFLAGS = -Wl,--wrap=parallel_size
 # memory ends in threads, whose number is the test's
 %canon_reldir%_index_takeover_memory_t_LDFLAGS = -Wl,--wrap=parallel_size,--wrap=parallel_run \
-	-Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free
+	-Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free,--wrap=mmap,--wrap=munmap
+%canon_reldir%_index_serve_memory_t_LDFLAGS = -Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free
 # signals undo what the kernel was asked for
 %canon_reldir%_bytes_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
 # something happens before a command is sent

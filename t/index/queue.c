@@ -159,14 +159,8 @@ static void emptied(void)
 	queue_free(&q);
 }
 
-int main(void)
+static int churn_all(struct writer *unused UNUSED, uint64_t arg UNUSED)
 {
-	state = 20240607;
-	w.node = calloc(RECORDS, sizeof(*w.node));
-	made_in_memory(&m, RECORDS, 4096);
-	w.seg = m.c.seg;
-	w_places(&w);
-	record = m.record;
 	churns("newest only", 4000, 50, 0, 0);
 	churns("a tick for each", 4000, 1, 0, 0);
 	churns("one tick for all", 4000, STEPS + 1, 0, 0);
@@ -177,6 +171,19 @@ int main(void)
 	any_order(1u << 30);
 	any_order(3);
 	emptied();
+	return 0;
+}
+
+int main(void)
+{
+	state = 20240607;
+	w.node = calloc(RECORDS, sizeof(*w.node));
+	made_in_memory(&m, RECORDS, 4096);
+	w.seg = m.c.seg;
+	w_places(&w);
+	record = m.record;
+	is_int(writer_run(&w, churn_all, 0), 0, "there was memory");
+	ok(!w.memory, "and none of it is left");
 	free(w.node);
 	made_free(&m);
 	return done_testing();

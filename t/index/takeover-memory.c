@@ -4,6 +4,7 @@
  * Tests: lib/index/takeover/takeover.c lib/index/table/alloc.c lib/index/base/parallel.c */
 #include "t/lib/cache.h"
 
+#include <sys/mman.h>
 #include "index/peer/handle.h"
 #include "index/base/parallel.h"
 
@@ -16,6 +17,7 @@ static struct {
 	pthread_t caller;
 	uint32_t asked, good, failed; /* so many are still given */
 	int64_t held;                 /* allocations that were not freed */
+	void *map[128];               /* of them, those of the caller that are no malloc()'s */
 } memory;
 
 uint32_t __wrap_parallel_size(void);
@@ -31,6 +33,10 @@ void *__real_realloc(void *p, size_t n);
 void *__wrap_realloc(void *p, size_t n);
 void __real_free(void *p);
 void __wrap_free(void *p);
+void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t from);
+void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t from);
+int __real_munmap(void *p, size_t n);
+int __wrap_munmap(void *p, size_t n);
 
 /* ---- threads ---- */
 
@@ -121,6 +127,45 @@ void __wrap_free(void *p)
 	if (p)
 		count_sub(&memory.held, 1);
 	__real_free(p);
+}
+
+/* Where this one stands, or none does. */
+static void **map_of(void *p)
+{
+	uint32_t i;
+
+	for (i = 0; i < ARRAY_SIZE(memory.map); i++)
+		if (memory.map[i] == p)
+			return &memory.map[i];
+	if (!p)
+		bail("too many maps");
+	return NULL;
+}
+
+void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t from)
+{
+	bool counts = memory.on && flags == (MAP_PRIVATE | MAP_ANONYMOUS) && prot != PROT_NONE;
+	void *p;
+
+	if (counts && is_refused()) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	p = __real_mmap(at, n, prot, flags, fd, from);
+	if (counts && p != MAP_FAILED)
+		*map_of(NULL) = counted(p);
+	return p;
+}
+
+int __wrap_munmap(void *p, size_t n)
+{
+	void **map = map_of(p);
+
+	if (map) {
+		*map = NULL;
+		count_sub(&memory.held, 1);
+	}
+	return __real_munmap(p, n);
 }
 
 /* ---- a cache with something of everything ---- */

@@ -9,12 +9,8 @@
  * writer is in no state to go on then, and must be closed. */
 int writer_run(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg);
 
-/* For large arrays: memory of zeros, or NULL; and advice for its mapping. */
-void *writer_zeroed(size_t n, size_t item);
-void writer_advise_huge(void *p, size_t bytes);
-
 /* Private memory.  Without memory these functions do not return, but end writer_run() or
- * writer_guard(). */
+ * writer_guard().  The memory goes with its list, or before.  An array that grows begins as NULL. */
 void *writer_more(void *array, uint32_t *size, uint32_t want, size_t item);
 
 static inline void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item)
@@ -22,12 +18,15 @@ static inline void *writer_grow(void *array, uint32_t *size, uint32_t want, size
 	return want <= *size ? array : writer_more(array, size, want, item);
 }
 
-void *writer_alloc(size_t n, size_t item);
+void *writer_alloc(size_t n, size_t item); /* zeros */
+void writer_free(void *p);
+void writer_free_all(struct writer_memory **list);
+void writer_join(struct writer_memory **list, struct writer_memory **more);
 
-/* For threads that do not serve.  Without memory run() ends at once, and writer_guard() is false:
- * functions that run() calls may be stopped anywhere.  Then writer_no_memory() tells the thread
- * that serves. */
-bool writer_guard(void (*run)(void *arg), void *arg);
+/* For threads that do not serve.  All that run() allocates is in this list, and run() neither grows
+ * nor frees anything else.  Without memory it ends at once, and writer_guard() is false: functions
+ * that it calls may be stopped anywhere.  Then writer_no_memory() tells the thread that serves. */
+bool writer_guard(struct writer_memory **list, void (*run)(void *arg), void *arg);
 
 void writer_no_memory(void) __attribute__((noreturn));
 

@@ -8,7 +8,6 @@
 
 #include "index/table/dropped.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include "index/table/alloc.h"
 
@@ -91,14 +90,6 @@ void dropped_load(struct writer *w)
 	allocate(w);
 	for (at = head - MIN(head, SHM_DROPS); at < head; at++)
 		link_place(w, PLACE(at), 0);
-}
-
-void dropped_free(struct writer *w)
-{
-	free(w->dropped.first);
-	free(w->dropped.next);
-	free(w->dropped.ns);
-	free(w->dropped.good);
 }
 
 void dropped_tell(struct writer *w, const uint64_t key[2], uint32_t space, uint64_t command)

@@ -93,6 +93,5 @@ uint64_t dropped_find(struct writer *w, uint64_t number, uint64_t at);
 
 /* For a writer that begins: read the ring. */
 void dropped_load(struct writer *w);
-void dropped_free(struct writer *w);
 
 #endif

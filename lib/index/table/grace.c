@@ -9,7 +9,6 @@
  * Tests: t/index/sections.t t/torture/grace.t t/bytes/mirror-order.t */
 #include "config.h"
 
-#include <stdlib.h>
 #include "index/table/grace.h"
 #include "index/table/alloc.h"
 #include "index/table/mirror.h"
@@ -32,7 +31,11 @@ void grace_recycle(struct writer *w, struct grace *b)
 {
 	if (w->spare || b->entries_size > BATCH_KEPT || b->records_size > BATCH_KEPT ||
 	    b->moved_size || b->leaving.size) {
-		grace_free(b);
+		writer_free(b->entries);
+		writer_free(b->records);
+		writer_free(b->moved);
+		writer_free(b->leaving.at);
+		writer_free(b);
 		return;
 	}
 	*b = (struct grace){ .entries = b->entries,
@@ -40,20 +43,6 @@ void grace_recycle(struct writer *w, struct grace *b)
 			     .records = b->records,
 			     .records_size = b->records_size };
 	w->spare = b;
-}
-
-void grace_free(struct grace *b)
-{
-	struct grace *next;
-
-	for (; b; b = next) {
-		next = b->next;
-		free(b->entries);
-		free(b->records);
-		free(b->moved);
-		free(b->leaving.at);
-		free(b);
-	}
 }
 
 void grace_leaving(struct writer *w, uint32_t record)

@@ -58,6 +58,5 @@ void grace_recycle(struct writer *w, struct grace *b); /* the batch is over, and
  * or NULL. */
 bool grace_advance(struct writer *w, struct grace **ret_over);
 bool grace_idle(struct writer *w);
-void grace_free(struct grace *b); /* and all batches behind it */
 
 #endif

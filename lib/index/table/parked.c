@@ -53,8 +53,6 @@
  * Tests: t/index/parked.t t/index/peek.t t/index/given-up.t */
 #include "config.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include "index/table/alloc.h"
 #include "index/table/parked.h"
 #include "index/table/record.h"
@@ -64,21 +62,6 @@
 #define ROWS_A_FREE    8u /* more rows for each that is free */
 /* the part of the length of a whole look that passes until the next one for a command */
 #define PAUSES 8u
-
-int parked_init(struct writer *w)
-{
-	w->parked = calloc(w->max_peers + 1, sizeof(*w->parked));
-	return w->parked ? 0 : -ENOMEM;
-}
-
-void parked_free(struct writer *w)
-{
-	uint32_t i;
-
-	for (i = 0; w->parked && i <= w->max_peers; i++)
-		free(w->parked[i].at);
-	free(w->parked);
-}
 
 /* The list that the record belongs to: of a peer that holds it; or the list behind the peers', if
  * a transfer that is not over reads it (rule B6).  NONE: it is not in use. */

@@ -18,8 +18,6 @@ struct parked {
 		again_ns;
 };
 
-int parked_init(struct writer *w); /* -ENOMEM */
-void parked_free(struct writer *w);
 void parked_add(struct writer *w, uint32_t record); /* the block is in use */
 /* All cells of the peer are zero, and the counts of its seat need not show it. */
 void parked_peer_ended(struct writer *w, uint32_t peer);

@@ -6,7 +6,6 @@
  * Tests: t/index/claim-ends.t t/index/at-once.t t/index/claims.t */
 #include "config.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include "index/base/futex.h"
 #include "index/table/alloc.h"
@@ -48,7 +47,7 @@ static void grow(struct writer *w)
 	for (i = 0; i < n; i++)
 		if (old[i].record)
 			w->pending[find_place(w, old[i].space, &old[i].key)] = old[i];
-	free(old);
+	writer_free(old);
 }
 
 /* Entries behind it that would be nearer to their place there move up. */
@@ -250,14 +249,4 @@ void pending_live(struct writer *w, uint32_t record)
 
 	if (other != NONE && other != record && w->node[other].claimed)
 		pending_end(w, other);
-}
-
-void pending_free(struct writer *w)
-{
-	uint32_t i;
-
-	for (i = 0; w->peer && i < w->max_peers; i++)
-		free(w->peer[i].claimed.at);
-	free(w->pending);
-	w->pending = NULL;
 }

@@ -49,6 +49,5 @@ void pending_live(struct writer *w, uint32_t record);
 /* At the end of a pass: wake the threads that wait for claims that have ended in the pass. */
 void pending_wake(struct writer *w);
 void pending_wake_all(struct writer *w);
-void pending_free(struct writer *w);
 
 #endif

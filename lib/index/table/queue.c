@@ -30,7 +30,6 @@
  * Tests: t/index/queue.t t/index/lru.t */
 #include "config.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include "index/table/alloc.h"
 #include "index/table/queue.h"
@@ -220,7 +219,7 @@ static void bag_remove(struct queue *q, uint32_t i)
 {
 	struct bag *b = bag_at(q, i);
 
-	free(b->at);
+	writer_free(b->at);
 	q->nbags--;
 	if (i)
 		memmove(b, b + 1, (q->nbags - i) * sizeof(*b));
@@ -427,9 +426,9 @@ void queue_free(struct queue *q)
 {
 	while (q->nbags)
 		bag_remove(q, q->nbags - 1);
-	free(q->bags);
-	free(q->front);
-	free(q->heap);
+	writer_free(q->bags);
+	writer_free(q->front);
+	writer_free(q->heap);
 	*q = (struct queue){ 0 };
 }
 

@@ -212,6 +212,8 @@ struct writer {
 	struct segment seg; /* like c's, with `index` mapped read-write */
 	int lock_fd;        /* own description of the lock file */
 	bool reaps;         /* it clears seats and serves nobody */
+	/* index/table/alloc.c: what it has; what its takeover's threads have */
+	struct writer_memory *memory, *scan;
 	uint32_t max_blocks, max_peers, max_pools, buckets;
 	struct { /* places of seg that are needed all the time: w_places() */
 		struct shm_record *record;

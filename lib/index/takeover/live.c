@@ -3,7 +3,6 @@
  * Tests: t/index/takeover-damage.t t/index/left-in-records.t t/index/takeover-large.t */
 #include "config.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include "index/takeover/takeover.h"
 #include "index/table/leave.h"
@@ -28,6 +27,7 @@ void records_add(struct records *list, uint32_t record)
 struct guarded {
 	void (*run)(void *job);
 	void *job;
+	struct writer_memory *memory;
 	bool done;
 };
 
@@ -35,22 +35,24 @@ static void run_guarded(void *arg)
 {
 	struct guarded *g = arg;
 
-	g->done = writer_guard(g->run, g->job);
+	g->done = writer_guard(&g->memory, g->run, g->job);
 }
 
-void takeover_parallel(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes,
-		       uint32_t n)
+void takeover_parallel(struct writer *w, struct scan *sc, void (*run)(void *job), void *jobs,
+		       size_t bytes, uint32_t n)
 {
 	struct guarded *g = writer_alloc(n, sizeof(*g));
 	bool done = true;
 	uint32_t i;
 
 	for (i = 0; i < n; i++)
-		g[i] = (struct guarded){ run, (char *)jobs + i * bytes, false };
+		g[i] = (struct guarded){ .run = run, .job = (char *)jobs + i * bytes };
 	parallel_run(sc->threads, run_guarded, g, sizeof(*g), n);
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
+		writer_join(&w->scan, &g[i].memory);
 		done = done && g[i].done;
-	free(g);
+	}
+	writer_free(g);
 	if (!done)
 		writer_no_memory();
 }
@@ -130,8 +132,7 @@ static void scan_share(void *arg)
 		while (linked > (left > s->first ? left + TAKEOVER_NEAR : s->first))
 			takeover_link_near(s, --linked);
 	}
-	free(s->near);
-	s->near = NULL;
+	writer_free(s->near);
 }
 
 void takeover_scan(struct writer *w, struct scan *sc)
@@ -140,35 +141,21 @@ void takeover_scan(struct writer *w, struct scan *sc)
 
 	sc->entry = writer_alloc(w->max_blocks, 1);
 	make_shares(w, sc);
-	takeover_parallel(sc, scan_share, sc->share, sizeof(*sc->share), sc->nshares);
+	takeover_parallel(w, sc, scan_share, sc->share, sizeof(*sc->share), sc->nshares);
 	for (i = 0; i < sc->nshares; i++)
 		w->pool[sc->share[i].pool].live += sc->share[i].live;
 }
 
-void takeover_scan_end(struct scan *sc)
+void takeover_scan_end(struct writer *w, struct scan *sc)
 {
-	uint32_t i;
-
-	for (i = 0; i < sc->nshares; i++) {
-		struct share *s = &sc->share[i];
-
-		free(s->near);
-		free(s->counted);
-		free(s->other.at);
-		free(s->bad.at);
-		free(s->half_moved.at);
-		free(s->leaving.at);
-		free(s->alone.at);
-		free(s->up.at);
-		free(s->leaves.at);
-	}
-	free(sc->share);
-	takeover_sweep_end(sc);
-	free(sc->map);
-	free(sc->entry);
-	free(sc->group);
-	free(sc->moving.at);
-	free(sc->orphans.at);
+	writer_free_all(&w->scan);
+	writer_free(sc->share);
+	writer_free(sc->region);
+	writer_free(sc->map);
+	writer_free(sc->entry);
+	writer_free(sc->group);
+	writer_free(sc->moving.at);
+	writer_free(sc->orphans.at);
 }
 
 /* ---- leaves ---- */
@@ -191,7 +178,7 @@ void takeover_fill_queues(struct writer *w, struct scan *sc)
 	for (i = 0; i < sc->nshares; i++) /* a waiting record is no leaf of the queue */
 		for (j = 0; j < sc->share[i].leaving.n; j++)
 			leave_again(w, sc->share[i].leaving.at[j]);
-	takeover_parallel(sc, find_leaves, sc->share, sizeof(*sc->share), sc->nshares);
+	takeover_parallel(w, sc, find_leaves, sc->share, sizeof(*sc->share), sc->nshares);
 	for (i = 0; i < w->max_pools; i++)
 		lru_empty(w, i);
 	for (i = 0; i < sc->nshares; i++)

@@ -3,107 +3,22 @@
  *
  * The seat is byte 0 of the lock file.  The kernel gives it up when the process dies, so there are
  * never two writers, and a stopped process is still the writer.
- * Tests: t/index/left-in-seats.t t/index/standby.t t/index/stopped.t t/daemon/all-dead.t
- *   t/bytes/seats.t t/bytes/names.t */
+ * Tests: t/index/left-in-seats.t t/index/standby.t t/index/stopped.t t/index/serve-memory.t
+ *   t/daemon/all-dead.t t/bytes/seats.t */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 #include "index/base/fd.h"
 #include "index/takeover/open.h"
 #include "index/takeover/takeover.h"
-#include "index/writer/grants.h"
-#include "index/table/dropped.h"
-#include "index/table/grace.h"
 #include "index/table/alloc.h"
 #include "index/table/meter.h"
 #include "index/table/parked.h"
-#include "index/table/pending.h"
-#include "index/table/queue.h"
-#include "index/table/table.h"
 #include "index/writer/mirrors.h"
-#include "index/writer/transfer.h"
 
-static size_t node_bytes(const struct writer *w)
-{
-	return (size_t)w->max_blocks * sizeof(*w->node);
-}
-
-/* The nodes are on cache lines of their own, which calloc() does not promise. */
-static struct node *map_nodes(const struct writer *w)
-{
-	void *p = mmap(NULL, node_bytes(w), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		       0);
-
-	if (p == MAP_FAILED)
-		return NULL;
-	writer_advise_huge(p, node_bytes(w));
-	return p;
-}
-
-static void free_all(struct writer *w)
-{
-	uint32_t i;
-
-	for (i = 0; i <= GPC_MAX_POOLS; i++) {
-		free(w->pool[i].free);
-		queue_free(&w->pool[i].queue);
-	}
-	if (w->node)
-		munmap(w->node, node_bytes(w));
-	free(w->owned);
-	free(w->pool_of);
-	pending_free(w);
-	free(w->peer);
-	free(w->books);
-	free(w->dirty_bit);
-	free(w->dirty);
-	free(w->changes);
-	parked_free(w);
-	free(w->quarantine);
-	free(w->picked);
-	free(w->subtree);
-	free(w->aside);
-	free(w->leftover);
-	free(w->order.at);
-	free(w->missing.at);
-	free(w->doomed.at);
-	dropped_free(w);
-	free(w->twice.at);
-	free(w);
-}
-
-static void free_relocations(struct relocation *r)
-{
-	struct relocation *next;
-
-	for (; r; r = next) {
-		next = r->next;
-		free(r);
-	}
-}
-
-static void free_pending(struct writer *w)
-{
-	struct grant *g;
-
-	free_relocations(w->relocations);
-	free_relocations(w->old_relocations);
-	while ((g = w->grants) != NULL) {
-		w->grants = g->next;
-		free(g->item);
-		free(g);
-	}
-	transfer_free_all(w);
-	grace_free(w->spare);
-	grace_free(w->open);
-	grace_free(w->flushing);
-	grace_free(w->grace);
-}
-
-static int allocate(struct writer *w)
+static void allocate(struct writer *w)
 {
 	const struct shm_geometry *g = &w->seg.header.geometry;
 	uint32_t i;
@@ -113,36 +28,28 @@ static int allocate(struct writer *w)
 	w->max_pools = g->max_pools;
 	w->buckets = g->buckets;
 	w->table = (struct probe_entry *)(w->seg.index + w->seg.at.table);
-	w->node = map_nodes(w);
-	w->owned = writer_zeroed(g->max_blocks, sizeof(*w->owned));
-	w->pool_of = writer_zeroed(g->max_blocks, sizeof(*w->pool_of));
-	w->peer = calloc(g->max_peers, sizeof(*w->peer));
-	w->books = writer_zeroed(g->buckets, sizeof(*w->books));
-	w->dirty_bit = calloc((size_t)g->buckets * SHM_BUCKET / 64 + 1, 8);
-	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->books || !w->dirty_bit ||
-	    parked_init(w) < 0)
-		return err_set(ENOMEM, "no memory for a writer of %u blocks", g->max_blocks);
+	/* no node is on two cache lines, which calloc() does not promise */
+	w->node = writer_alloc((size_t)g->max_blocks + 1, sizeof(*w->node));
+	w->node = (struct node *)ROUND_UP((uintptr_t)w->node, sizeof(*w->node));
+	w->owned = writer_alloc(g->max_blocks, sizeof(*w->owned));
+	w->pool_of = writer_alloc(g->max_blocks, sizeof(*w->pool_of));
+	w->peer = writer_alloc(g->max_peers, sizeof(*w->peer));
+	w->books = writer_alloc(g->buckets, sizeof(*w->books));
+	w->dirty_bit = writer_alloc((size_t)g->buckets * SHM_BUCKET / 64 + 1, 8);
+	w->parked = writer_alloc(g->max_peers + 1, sizeof(*w->parked));
 	for (i = 0; i < g->max_peers; i++)
 		w->peer[i].reserved = w->peer[i].reserved_own = NONE;
 	w->grace_end = &w->grace;
 	w->grants_end = &w->grants;
 	w->cleared_pool = NONE;
-	return 0;
-}
-
-static void let_go(struct writer *w)
-{
-	if (w->seg.index)
-		segment_unmap_writer(&w->c->seg, w->seg.index);
-	fd_close(w->lock_fd); /* the seat is given up */
-	free_pending(w);
-	free_all(w);
 }
 
 static int run_takeover(struct writer *w, uint64_t arg UNUSED)
 {
 	int err;
 
+	allocate(w);
+	meter_begin(w);
 	w_pass_begin(w);
 	err = takeover(w);
 	if (err == 0)
@@ -186,16 +93,10 @@ int writer_open(gpc *c, bool reaps, struct writer **ret)
 	if (err == 0) {
 		w_places(w);
 		tell_who(w);
-		err = allocate(w);
-	}
-	if (err == 0) {
-		meter_begin(w);
 		err = writer_run(w, run_takeover, 0);
 	}
 	if (err < 0) {
-		if (w->seg.index)
-			tell_nobody(w);
-		let_go(w);
+		writer_close(w);
 		return err;
 	}
 	meter_taken_over(w);
@@ -209,7 +110,13 @@ int writer_open(gpc *c, bool reaps, struct writer **ret)
 /* Work under way is left to the next writer, as a killed writer would leave it. */
 void writer_close(struct writer *w)
 {
-	tell_nobody(w);
-	mirrors_close(w);
-	let_go(w);
+	if (w->seg.index) {
+		tell_nobody(w);
+		mirrors_close(w);
+		segment_unmap_writer(&w->c->seg, w->seg.index);
+	}
+	fd_close(w->lock_fd); /* the seat is given up */
+	writer_free_all(&w->scan);
+	writer_free_all(&w->memory);
+	free(w);
 }

@@ -12,7 +12,6 @@
  *   t/torture/prefix.t */
 #include "config.h"
 
-#include <stdlib.h>
 #include "index/takeover/takeover.h"
 #include "index/table/leave.h"
 #include "index/table/alloc.h"
@@ -170,14 +169,13 @@ void takeover_sweep_table(struct writer *w, struct scan *sc)
 	struct region *region = writer_alloc(n, sizeof(*region));
 
 	sc->region = region;
-	sc->nregions = n;
 	for (i = 0; i < n; i++) {
 		bucket = i * TAKEOVER_REGION;
 		region[i] = (struct region){ .w = w,
 					     .first = bucket,
 					     .end = MIN(bucket + TAKEOVER_REGION, w->buckets) };
 	}
-	takeover_parallel(sc, count_region, region, sizeof(*region), n);
+	takeover_parallel(w, sc, count_region, region, sizeof(*region), n);
 	for (i = 0; i < n; i++) {
 		for (noted = j = 0; j < sc->nshares; j++)
 			noted += sc->share[j].counted[i];
@@ -187,13 +185,4 @@ void takeover_sweep_table(struct writer *w, struct scan *sc)
 		for (j = 0; j < region[i].no_flag.n; j++)
 			table_set_flag(w, region[i].no_flag.at[j]);
 	}
-}
-
-void takeover_sweep_end(struct scan *sc)
-{
-	uint32_t i;
-
-	for (i = 0; i < sc->nregions; i++)
-		free(sc->region[i].no_flag.at);
-	free(sc->region);
 }

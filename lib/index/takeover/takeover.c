@@ -212,30 +212,13 @@ static int take_over(struct writer *w, struct scan *sc)
 	return 0;
 }
 
-struct attempt {
-	struct writer *w;
-	struct scan sc;
-	int err;
-};
-
-static void run_attempt(void *arg)
-{
-	struct attempt *a = arg;
-
-	a->err = take_over(a->w, &a->sc);
-}
-
-/* A server without memory tries again and again, so everything of a scan is given back each
- * time. */
 int takeover(struct writer *w)
 {
-	struct attempt a = { .w = w };
-	bool done = writer_guard(run_attempt, &a);
+	struct scan sc = { 0 };
+	int err = take_over(w, &sc);
 
-	takeover_scan_end(&a.sc);
-	if (!done)
-		writer_no_memory();
-	return a.err;
+	takeover_scan_end(w, &sc);
+	return err;
 }
 
 /* ---- after the first grace period ---- */

@@ -68,8 +68,7 @@ struct scan {
 	uint32_t nshares, threads;
 	uint8_t *entry;
 	struct region *region; /* of the table */
-	uint32_t nregions;
-	uint32_t *map; /* the records that the table lacks */
+	uint32_t *map;         /* the records that the table lacks */
 	struct open_group *group;
 	uint32_t ngroups, groups_size;
 	struct records moving;  /* targets of moves */
@@ -84,11 +83,11 @@ void records_add(struct records *list, uint32_t record);
  * that are near. */
 void takeover_scan(struct writer *w, struct scan *sc);
 /* run() for n jobs, in the threads of this scan. */
-void takeover_parallel(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes,
-		       uint32_t n);
+void takeover_parallel(struct writer *w, struct scan *sc, void (*run)(void *job), void *jobs,
+		       size_t bytes, uint32_t n);
 /* Put the leaves into the queues of their pools. */
 void takeover_fill_queues(struct writer *w, struct scan *sc);
-void takeover_scan_end(struct scan *sc);
+void takeover_scan_end(struct writer *w, struct scan *sc);
 
 /* ---- index/takeover/others.c ---- */
 
@@ -103,7 +102,6 @@ uint32_t takeover_regions(const struct writer *w);
 void takeover_note_entries(struct share *s, const uint32_t *record, uint32_t n);
 /* Wipe the entries that no record has noted, and set missing flags. */
 void takeover_sweep_table(struct writer *w, struct scan *sc);
-void takeover_sweep_end(struct scan *sc);
 
 /* ---- index/takeover/say.c ---- */
 

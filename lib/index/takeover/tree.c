@@ -303,7 +303,7 @@ void takeover_link_rest(struct writer *w, struct scan *sc)
 	struct links l;
 	uint32_t i;
 
-	takeover_parallel(sc, find_parents, sc->share, sizeof(*sc->share), sc->nshares);
+	takeover_parallel(w, sc, find_parents, sc->share, sizeof(*sc->share), sc->nshares);
 	make_map(w, sc, &l);
 	for (i = 0; i < sc->nshares; i++)
 		join_share(w, sc, &l, &sc->share[i]);

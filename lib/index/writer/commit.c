@@ -101,7 +101,7 @@ void move_order(struct writer *w, uint32_t *targets, uint32_t n)
 	qsort(list, n, sizeof(*list), compare);
 	for (i = 0; i < n; i++)
 		targets[i] = list[i].target;
-	free(list);
+	writer_free(list);
 }
 
 bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
@@ -127,7 +127,7 @@ bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
 			p->commit_result = result;
 		}
 	}
-	free(list);
+	writer_free(list);
 	if (i < n)
 		return false;
 	p->commit_known = false;

@@ -27,7 +27,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include "index/writer/grant.h"
 #include "index/writer/grants.h"
 #include "index/table/leave.h"
@@ -53,8 +52,8 @@ static void grant_remove(struct writer *w, struct grant *g)
 	*at = g->next;
 	if (!*at)
 		w->grants_end = at;
-	free(g->item);
-	free(g);
+	writer_free(g->item);
+	writer_free(g);
 }
 
 /* Is the block reserved for this item?  A block that an evict without GPC_TAKE got is free by now,

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grant_place.c - blocks for a grant: free ones first, then victims.
- * Tests: t/index/promised.t t/index/chains-and-moves.t t/index/parked.t t/index/reserve.t
- *   t/index/tier.t t/tiers/long-chain.t */
+ * Tests: t/index/promised.t t/index/chains-and-moves.t t/index/serve-memory.t t/index/parked.t
+ *   t/index/reserve.t t/index/tier.t */
 #include "config.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include "index/writer/grant.h"
 #include "index/writer/grants.h"
 #include "index/table/lru.h"
@@ -214,7 +213,7 @@ int32_t grant_place(struct writer *w, struct grant *g)
 	items = items_in_need(g, &n);
 	if (g->flags & CF_FREE) {
 		err = n ? place_free(w, g, items, n) : 0;
-		free(items);
+		writer_free(items);
 		return err;
 	}
 	if (w->nparked && is_short(w, g, n))
@@ -223,6 +222,6 @@ int32_t grant_place(struct writer *w, struct grant *g)
 	/* for instance, the source of a promotion goes late */
 	if (err && w->nparked && parked_look_all(w, g->waited))
 		err = place_items(w, g, items, n);
-	free(items);
+	writer_free(items);
 	return err;
 }

@@ -9,8 +9,6 @@
  * Tests: t/index/clear-idle.t */
 #include "config.h"
 
-#include <stdlib.h>
-
 #include "index/peer/hold.h"
 #include "index/writer/idle.h"
 #include "index/table/alloc.h"
@@ -104,6 +102,6 @@ uint32_t idle_count_held(struct writer *w, int32_t pool, uint32_t tag)
 		for (i = q->first; i < q->first + q->slots; i++)
 			n += is_held(w, i) && is_asked_for(&l, i);
 	}
-	free(l.known);
+	writer_free(l.known);
 	return n;
 }

@@ -9,7 +9,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include "index/segment/once.h"
 #include "index/writer/grant.h"
@@ -449,7 +448,7 @@ void pools_housekeep(struct writer *w)
 		if (p->state != POOL_DRAINING || p->live || p->reserved || p->dying)
 			continue;
 		memory = p->memory;
-		free(p->free);
+		writer_free(p->free);
 		queue_free(&p->queue);
 		*p = (struct wpool){ .state = POOL_FREE };
 		store_relaxed(&w_pool(w, i)->range, 0);

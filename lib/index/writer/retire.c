@@ -153,7 +153,7 @@ void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
 	n = tree_collect(w, record, &list, &size, 0);
 	for (i = 0; i < n; i++) /* deepest first (rule C5) */
 		retire_lost(w, list[i], sum);
-	free(list);
+	writer_free(list);
 }
 
 void retire_alone(struct writer *w, uint32_t record, uint64_t *sum)
@@ -263,7 +263,7 @@ static void finish_leaving(struct writer *w, const struct records *list)
 		else
 			lru_offer(w, record);
 	}
-	free(order);
+	writer_free(order);
 	w->progress = true;
 }
 

@@ -13,7 +13,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include "index/writer/grants.h"
 #include "index/table/alloc.h"
@@ -56,14 +55,8 @@ void transfer_remove(struct writer *w, struct transfer *t)
 	*at = t->next;
 	w->peer[t->peer].transfer[t->channel] = NULL;
 	w->peer[t->peer].announced &= ~(1ull << t->channel);
-	free(t->target);
-	free(t);
-}
-
-void transfer_free_all(struct writer *w)
-{
-	while (w->transfers)
-		transfer_remove(w, w->transfers);
+	writer_free(t->target);
+	writer_free(t);
 }
 
 /* Called before the first `left` is stored, and after the last one has become 0. */

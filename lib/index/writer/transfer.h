@@ -88,6 +88,5 @@ bool transfer_leave_seat(struct writer *w, uint32_t peer);
  * pinned: the rest. */
 bool transfer_names(struct writer *w, uint32_t record);
 void transfer_load(struct writer *w);
-void transfer_free_all(struct writer *w);
 
 #endif
