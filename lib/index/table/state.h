@@ -266,10 +266,10 @@ struct writer {
 	struct grant *grants, **grants_end;
 	struct leftover *leftover;
 	uint32_t nleftover, leftover_size;
-	uint32_t *picked, picked_size; /* scratch: victims */
-	/* the end up to which the window is being moved; 0: it is not being moved */
-	uint32_t *subtree, subtree_size;
-	struct leaf *aside; /* scratch: leaves in use */
+	struct records needy;            /* scratch: items of a grant that need a block */
+	uint32_t *picked, picked_size;   /* scratch: victims */
+	uint32_t *subtree, subtree_size; /* scratch: subtrees */
+	struct leaf *aside;              /* scratch: leaves in use */
 	uint32_t aside_size;
 
 	/* index/writer/transfer.c */

@@ -52,7 +52,6 @@ static void grant_remove(struct writer *w, struct grant *g)
 	*at = g->next;
 	if (!*at)
 		w->grants_end = at;
-	writer_free(g->item);
 	writer_free(g);
 }
 
@@ -223,17 +222,17 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd)
 {
 	bool moves = cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE;
+	uint32_t i, n = cmd->count;
 	struct grant *g;
-	uint32_t i;
 	int32_t err = 0;
 
 	if (grant_now(w, peer, position, cmd))
 		return;
-	g = writer_alloc(1, sizeof(*g));
+	g = writer_alloc(1, sizeof(*g) + n * sizeof(g->item[0]));
 	*g = (struct grant){
 		.peer = peer,
 		.kind = cmd->op,
-		.n = cmd->count,
+		.n = n,
 		.flags = cmd->flags,
 		.any = cmd->op == CMD_DEMOTE && cmd->move.any,
 		.pool = moves ? cmd->move.to_pool : cmd->pool,
@@ -243,7 +242,6 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position, const struc
 				    ? (uint32_t)MIN(cmd->reserve.headroom, (uint64_t)w->max_blocks)
 				    : 0,
 	};
-	g->item = writer_alloc(g->n, sizeof(*g->item));
 	/* a writer that died before it answered may have left its choice in the items */
 	for (i = 0; i < g->n; i++)
 		g->item[i] = (struct grant_item){

@@ -102,14 +102,16 @@ static void take_free(struct writer *w, struct grant *g, uint32_t i)
 }
 
 /* The items that still need a block, in order. */
-static uint32_t *items_in_need(const struct grant *g, uint32_t *ret_n)
+static uint32_t *items_in_need(struct writer *w, const struct grant *g, uint32_t *ret_n)
 {
-	uint32_t *list = writer_alloc(g->n, sizeof(*list)), i;
+	struct records *list = &w->needy;
+	uint32_t i;
 
+	list->at = writer_grow(list->at, &list->size, g->n, sizeof(*list->at));
 	for (i = *ret_n = 0; i < g->n; i++)
 		if (g->item[i].block == NONE && !g->item[i].skip)
-			list[(*ret_n)++] = i;
-	return list;
+			list->at[(*ret_n)++] = i;
+	return list->at;
 }
 
 /* There are too few.  Blocks in stocks, and blocks that refills wait for, have no user yet.  So
@@ -210,18 +212,14 @@ int32_t grant_place(struct writer *w, struct grant *g)
 			grant_take_named(w, g);
 		return 0;
 	}
-	items = items_in_need(g, &n);
-	if (g->flags & CF_FREE) {
-		err = n ? place_free(w, g, items, n) : 0;
-		writer_free(items);
-		return err;
-	}
+	items = items_in_need(w, g, &n);
+	if (g->flags & CF_FREE)
+		return n ? place_free(w, g, items, n) : 0;
 	if (w->nparked && is_short(w, g, n))
 		parked_look(w);
 	err = n ? place_items(w, g, items, n) : 0;
 	/* for instance, the source of a promotion goes late */
 	if (err && w->nparked && parked_look_all(w, g->waited))
 		err = place_items(w, g, items, n);
-	writer_free(items);
 	return err;
 }

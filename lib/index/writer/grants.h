@@ -32,7 +32,7 @@ struct grant { /* a group command that may wait for grace periods */
 	uint64_t position;
 	uint64_t transfer; /* as in the command; 0: the peer commits itself */
 	int32_t why;       /* the reason why the command has more items than n; 0: it has no more */
-	struct grant_item *item;
+	struct grant_item item[];
 };
 
 /* A block that a dead writer had evicted for a command that is not answered (rule C1). */

@@ -27,21 +27,20 @@
 struct transfer *transfer_add(struct writer *w, uint32_t peer, uint32_t channel,
 			      const struct shm_xfer *x)
 {
-	struct transfer *t = writer_alloc(1, sizeof(*t));
-	uint32_t i;
+	uint32_t i, n = x->n;
+	struct transfer *t = writer_alloc(1, sizeof(*t) + n * sizeof(t->target[0]));
 
 	*t = (struct transfer){
 		.next = w->transfers,
 		.peer = peer,
 		.channel = channel,
-		.n = x->n,
+		.n = n,
 		.value = x->value,
 		.op = x->op,
 		.begun_ns = x->begun_ns,
 	};
 	w->transfers = w->peer[peer].transfer[channel] = t;
-	t->target = writer_alloc(t->n, sizeof(*t->target));
-	for (i = 0; i < t->n; i++)
+	for (i = 0; i < n; i++)
 		t->target[i] = NONE;
 	return t;
 }
@@ -55,7 +54,6 @@ void transfer_remove(struct writer *w, struct transfer *t)
 	*at = t->next;
 	w->peer[t->peer].transfer[t->channel] = NULL;
 	w->peer[t->peer].announced &= ~(1ull << t->channel);
-	writer_free(t->target);
 	writer_free(t);
 }
 

@@ -19,7 +19,7 @@ struct transfer {
 	bool announced;
 	bool dead; /* its peer is dead, and ranks still copy */
 	/* the target of each entry of the command; NONE: there is none, or it is decided */
-	uint32_t *target;
+	uint32_t target[];
 };
 
 enum words { WORDS_WAIT, WORDS_DONE, WORDS_LOST };
