@@ -14,14 +14,12 @@
 extern "C" {
 #endif
 
-#define GPC_ROOT_BYTES \
-/* room for the fields of gpc_root_keep: 8 bytes for each field, and its data, rounded up
-	 * to 8 */
-488
+/* Room for the fields of gpc_root_keep: 8 bytes for each field, and its data, rounded up to 8. */
+#define GPC_ROOT_BYTES 488
 
-	/* ---- the cache, its peers and its devices ---- */
+/* ---- the cache, its peers and its devices ---- */
 
-	struct gpc_info { /* set size */
+struct gpc_info { /* set size */
 	uint32_t size, version;
 	uint32_t block_tokens, max_blocks, max_peers, max_pools;
 	uint32_t pools, peers; /* present now */
