@@ -473,6 +473,7 @@ t_support = \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
 	%reldir%/lib/lag.h \
+	%reldir%/lib/patient.h \
 	%reldir%/lib/looks.h \
 	%reldir%/lib/ram_memory.h \
 	%reldir%/lib/smaps.h \

@@ -8,6 +8,7 @@
  * Tests: lib/index/takeover/takeover.c lib/index/takeover/table.c lib/index/takeover/others.c lib/index/writer/command.c */
 #include "t/lib/actor.h"
 #include "t/lib/lag.h"
+#include "t/lib/patient.h"
 
 #include "index/peer/handle.h"
 #include "index/segment/blocks.h"
@@ -51,8 +52,7 @@ static int worker(int me)
 	uint32_t round;
 
 	crew_wait(GATE_MADE, 1);
-	a.c = crew_attach("worker");
-	a.c->flags |= GPC_SERVE; /* the judge takes the seat, however late: no call gives up */
+	a.c = patient(crew_attach("worker"));
 	crew->count[N_SEAT] = (uint64_t)crew_seat(a.c);
 	for (round = 1;; round++) {
 		crew_wait(GATE_ACT, round);

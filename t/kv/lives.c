@@ -6,6 +6,7 @@
 
 #ifdef HAVE_EVENTS
 #include "t/lib/kv.h"
+#include "t/lib/patient.h"
 
 #include <sys/stat.h>
 
@@ -92,7 +93,7 @@ static void test_many_kills(void)
 		pid[1] = start("--standby");
 		worker = fork();
 		if (!worker) {
-			gpc *w = kv_worker();
+			gpc *w = patient(kv_worker());
 			gpc_block b;
 
 			for (uint64_t i = 0; i < 60; i++) {

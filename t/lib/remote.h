@@ -64,6 +64,16 @@ TAP_FN int remote_says(const char *what)
 	return n;
 }
 
+/* It is said by a thread of the store mostly, behind what a test can see of it: false after 30 s. */
+TAP_FN bool remote_tells(const char *what)
+{
+	int i;
+
+	for (i = 0; i < 30000 && !remote_says(what); i++)
+		usleep(1000);
+	return i < 30000;
+}
+
 TAP_FN void remote_says_no_more(void)
 {
 	pthread_mutex_lock(&remote_lock);

@@ -107,7 +107,7 @@ static void does_not_return(const char *path, int what, const char *how)
 	   (int)((clock_ns() - began) / NS_PER_MS));
 	ok(remote_is_lost(r, 1) && !remote_is_lost(r, 0), "its lane is lost, and no other one");
 	snprintf(words, sizeof(words), "does not return from %s", how);
-	ok(strstr(remote_log, words) != NULL, "which is said");
+	ok(remote_tells(words), "which is said");
 	is_int(state(r).state, REMOTE_DOWN, "the store is down");
 	ok(strstr(state(r).why, "has not returned in time") != NULL, "since: %s", state(r).why);
 	began = clock_ns();
@@ -137,7 +137,7 @@ static void closed_meanwhile(const char *path, const char *how, bool calls)
 	began = clock_ns();
 	ok(!remote_close(r), "%s does not return: the store stays", how);
 	ok(is_soon(began, MOST_NS / NS_PER_MS), "its close does not wait for it");
-	ok(strstr(remote_log, "it stays loaded until this process ends") != NULL, "which is said");
+	ok(remote_tells("it stays loaded until this process ends"), "which is said");
 	unlink(flag); /* nobody is there for it any more */
 }
 

@@ -253,9 +253,9 @@ static void no_right(void)
 		   "+client|setname +client|list");
 	remote_says_no_more();
 	r = start(more, 7, 7, &word, 300);
-	ok(strstr(remote_log, "ACL SETUSER poor +client|setname +client|list +client|kill") != NULL,
+	ok(remote_tells("ACL SETUSER poor +client|setname +client|list +client|kill"),
 	   "a user who may not end connections: the log has the line that is needed");
-	ok(strstr(remote_log, "has no fence") != NULL, "and what that means");
+	ok(remote_tells("has no fence"), "and what that means");
 	is_int(put(r, 0, 50), 0, "a put");
 	is_int((long long)word, 0, "has its answer, and leaves nothing behind");
 	is_int(removed(r, 50), 0, "a removal is one: no put was given up");
@@ -332,7 +332,7 @@ static void no_server(void)
 	remote_says_no_more();
 	if (remote_open(&o, &r) < 0 || !remote_until(r, REMOTE_UP))
 		bail("no store");
-	ok(strstr(remote_log, "is not listed by its name") != NULL,
+	ok(remote_tells("is not listed by its name"),
 	   "a proxy that shares connections is found out");
 	is_int(put(r, 0, 1), 0, "it stores");
 	word = clock_ns();
@@ -358,8 +358,7 @@ static void folder(void)
 	if (remote_open(&o, &r) < 0)
 		bail("no folder");
 	remote_tick(r);
-	ok(strstr(remote_log, "has no fence") != NULL,
-	   "a folder of which nothing is known has none");
+	ok(remote_tells("has no fence"), "a folder of which nothing is known has none");
 	remote_close(r);
 }
 

@@ -347,7 +347,7 @@ static void bad_pongs(void)
 	resp_text(pong, sizeof(pong), "-ERR \033[31mred\r\n");
 	r = start(&one, MS);
 	is_int(remote_status(r), REMOTE_DOWN, "an error to PING");
-	ok(strstr(remote_log, "red") && !strchr(remote_log, '\033'),
+	ok(remote_tells("red") && !strchr(remote_log, '\033'),
 	   "which is in the log, without control characters");
 	remote_close(r);
 	resp_hook(&one, NULL);

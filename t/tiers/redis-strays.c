@@ -145,7 +145,6 @@ static void errors(void)
 		{ "-ERR what\r\n", -EIO },
 		{ "-\r\n", -EIO },
 	};
-	const char *said;
 	uint64_t began;
 	size_t i;
 
@@ -166,8 +165,8 @@ static void errors(void)
 		remote_close(r);
 	}
 	one.hook = NULL;
-	said = strstr(remote_log, "refuses put to us");
-	ok(said && !strstr(said + 1, "refuses put to us"), "that we may not store is told, once");
+	ok(remote_tells("refuses put to us") && remote_says("refuses put to us") == 1,
+	   "that we may not store is told, once");
 }
 
 /* ---- a password ---- */

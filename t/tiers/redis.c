@@ -154,7 +154,7 @@ static void under_load(void)
 	}
 	is_int(wrong, 0, "no wrong byte came");
 	is_int(remote_status(r), REMOTE_UP, "and the store was never switched off");
-	ok(strstr(remote_log, "is down: ") && strstr(remote_log, "answers again"), "both are told");
+	ok(remote_tells("is down: ") && remote_tells("answers again"), "both are told");
 	remote_close(r);
 }
 
@@ -234,7 +234,7 @@ static void full(void)
 	stored = remote_put(r, 0, m.b, N, 0);
 	ok(stored > 0 && stored < N, "a server with noeviction takes %u of %u images", stored, N);
 	is_int(images_with(&m, -ENOSPC), N - stored, "and is full for the rest");
-	ok(strstr(remote_log, "is full: it takes no blocks"), "the log says so");
+	ok(remote_tells("is full: it takes no blocks"), "the log says so");
 	remote_log[0] = 0;
 	images_put(&m, 0);
 	remote_put(r, 0, m.b, N, 0);

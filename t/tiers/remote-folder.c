@@ -134,7 +134,7 @@ static void wrong_bytes(const char *what, off_t at, off_t cut)
 	is_int(remote_get(r, 0, few.b, 4, 0), 2, "%s: two come whole", what);
 	is_int(images_with(&few, -EBADMSG), 2, "two are wrong, and misses");
 	is_int(images_wrong(&few), 0, "no wrong byte counts");
-	ok(strstr(remote_log, "wrong bytes under gpc1:w:") != NULL, "the key is named");
+	ok(remote_tells("wrong bytes under gpc1:w:"), "the key is named");
 	is_int(state(r).wrong, 2, "they are counted");
 	images_want(&few, 0);
 	is_int(remote_get(r, 0, few.b, 4, 0), 2, "and are gone from the store");
@@ -145,8 +145,7 @@ static void wrong_bytes(const char *what, off_t at, off_t cut)
 	images_want(&few, 0);
 	remote_get(r, 0, few.b, 4, 0);
 	is_int(state(r).state, REMOTE_OFF, "a third one switches the store off");
-	ok(strstr(remote_log, "is switched off: it has answered wrong bytes 3 times"),
-	   "which is said");
+	ok(remote_tells("is switched off: it has answered wrong bytes 3 times"), "which is said");
 	ok(strstr(state(r).why, "gpc1:w:") != NULL, "and kept: %s", state(r).why);
 	images_put(&few, 0);
 	is_int(remote_put(r, 0, few.b, 4, 0), 0, "nothing is stored");

@@ -182,7 +182,7 @@ static void get_and_close(void)
 	is_int(gpc_tiers_close(t), 0, "the tiers are closed meanwhile");
 	ok(is_soon(began, MOST_NS / NS_PER_MS), "after %d ms",
 	   (int)((clock_ns() - began) / NS_PER_MS));
-	ok(strstr(remote_log, "stays loaded until this process ends") != NULL, "which is said");
+	ok(remote_tells("stays loaded until this process ends"), "which is said");
 	is_int((int)node_tier(c).state, GPC_TIER_DOWN, "nobody keeps them");
 	ok(until_available(c, BLOCKS), "all blocks are free");
 	bytes_chain(c, ram, 300, BLOCKS, b, false);
