@@ -10,7 +10,7 @@ FOLDER gets the model and the engines' logs.  Parts, all by default:
     core        kill -9 of EngineCore, which is the writer, in the middle of a store, while its worker lives
     restart     an engine that starts on the cache that is there, and kill -9 of all of it in the middle of a store
     chunks      chunks of 8 blocks
-    tp          two tensor-parallel ranks
+    tp          two tensor-parallel ranks, in a cache of the engine, and in one of gpcd
     weights     weights that change in a running engine, and a version of them
     tiers       RAM for a third of the prompts, a file and Redis behind it: kills of an engine and of gpcd, and the cache
                 removed, as a restart of the machine does it, with the file and without
@@ -221,8 +221,19 @@ class Test:
             self.reference[str(prompt), hit] = e.generate(*prompt)      # its own prefix hit
             self.forget(e)
             self.right(e, prompt, "two ranks", hit)
+        conf, inspect = self.path("tp.conf"), os.path.join(os.environ["GPC_T_BUILD"], "tools", "gpc-inspect")
+        with open(conf, "w") as f:
+            f.write(subprocess.run([inspect, "command", "--config", name + "-t"], capture_output=True, text=True, check=True).stdout)
+        self.finish(e, "-t", parts=2)
+        daemon = Gpcd(self.folder, conf)
+        wait(lambda: daemon.said("serving as process"), "gpcd makes the cache of two ranks")
+        e = self.engine("tp-gpcd", (0, 1), "-t", tensor_parallel_size=2).ready()
+        self.right(e, LONG, "two ranks in the cache of gpcd", 0)
+        self.forget(e)
+        self.right(e, LONG, "two ranks in the cache of gpcd", cached(2005))
         self.reference = others
         self.finish(e, "-t", parts=2)
+        daemon.quit()
 
     def weights(self):
         version = self.path("version")
