@@ -349,6 +349,7 @@ t_scripts = \
 	%reldir%/daemon/keep.t \
 	%reldir%/daemon/keeper-waits.t \
 	%reldir%/daemon/joins.t \
+	%reldir%/daemon/roles.t \
 	%reldir%/tools/inspect.t \
 	%reldir%/tools/inspect-peers.t \
 	%reldir%/tools/behind.t \

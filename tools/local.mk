@@ -21,6 +21,8 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/endpoint.c \
 	%reldir%/daemon/keep.c \
 	%reldir%/daemon/key.c \
+	%reldir%/common/dress.c \
+	%reldir%/common/dress.h \
 	%reldir%/common/metrics.c \
 	%reldir%/common/metrics.h \
 	%reldir%/common/metrics_text.c \
@@ -94,6 +96,8 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/inspect.h \
 	%reldir%/inspect/list.c \
 	%reldir%/inspect/ls.c \
+	%reldir%/common/dress.c \
+	%reldir%/common/dress.h \
 	%reldir%/common/metrics.c \
 	%reldir%/common/metrics.h \
 	%reldir%/common/metrics_text.c \

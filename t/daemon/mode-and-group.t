@@ -180,8 +180,45 @@ else
 fi
 rm "$key"
 
-refuses 2 '--group: --block-size is missing' gpcd made --dir "$shm" --group "$other"
-refuses 2 '--mode: --block-size is missing' gpcd made --dir "$shm" --mode 0600
-refuses 2 '--key-file: --block-size is missing' gpcd made --dir "$shm" --key-file "$tmp/key"
+# ---- a daemon that joins ----
+
+chmod 600 "$shm"/gpc.made.*
+joins()	# LABEL OPTION...: it serves the cache once, without --block-size
+{
+	label=$1
+	shift
+	start "$label" gpcd made --dir "$shm" "$@"
+	until_ok grep -q 'serving as' "$tmp/$label.err" || bail "$(cat "$tmp/$label.err")"
+	kill "$pid"
+	finish "$pid"
+}
+joins grouped --group "$other"
+is "$(dressed)" "660 $other" "--group without --block-size: the files get it, too"
+grep -q 'made: its files have mode 660 now' "$tmp/grouped.err"
+ok $? "and the log says so" "$tmp/grouped.err"
+joins same --mode 0660 --group "$other"
+is "$(grep -c 'its files have' "$tmp/same.err")" 0 "where nothing changes nothing is said"
+joins moded --mode 0600
+is "$(stat -c %a "$shm/gpc.made."* | sort -u)" 600 "--mode, too"
+if test "$(id -u)" -eq 0 && setpriv --reuid 65534 --regid 65534 --clear-groups \
+	"$builddir/tools/gpc-inspect" --version >/dev/null 2>&1
+then
+	joins nobody --group 65534
+	start theirs setpriv --reuid 65534 --regid 65534 --clear-groups gpcd made --dir "$shm" --mode 0600
+	until_ok grep -q 'serving as' "$tmp/theirs.err"
+	ok $? "another user's cache is joined all the same" "$tmp/theirs.err"
+	like "$(cat "$tmp/theirs.err")" 'made: --mode: its files have mode 660 and group 65534, and user 0, who owns them, can change that' \
+		"and what cannot be had is said"
+	kill "$pid"
+	finish "$pid"
+	is "$(dressed)" "660 65534" "it stays as it is"
+	chown 65534 "$shm"/gpc.made.*
+	chown :0 "$shm"/gpc.made.*
+	joins root --group 65534
+	like "$(cat "$tmp/root.err")" 'made: --group: its files have mode 660 and group 0, and user 65534' "the same for root"
+	is "$(dressed)" "660 0" "which would get half of it under the unit"
+else
+	skip 5 "needs root and setpriv"
+fi
 
 done_testing

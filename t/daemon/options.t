@@ -115,13 +115,13 @@ refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" --unchained
 for option in '--ram-space 0' --unchained; do
 	refuses 2 "${option% 0}: --ram-blocks is missing: it is for the pool of RAM" \
 		gpcd "$cache" --dir "$shm" --block-size 16 --vram-blocks 8 $option
-	refuses 2 '--keep and options of a cache' gpcd "$cache" --dir "$shm" --keep --device host \
+	refuses 2 "--keep and ${option%% *} exclude" gpcd "$cache" --dir "$shm" --keep --device host \
 		--vram-blocks 8 --block-bytes 4k $option
 done
 refuses 2 '--sums: --block-bytes is missing' gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --sums 2
 refuses 2 '--sums: 3 does not divide --block-bytes 4096' \
 	gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --block-bytes 4k --sums 3
-refuses 2 '--keep and options of a cache' gpcd "$cache" --dir "$shm" --keep --device host --vram-blocks 8 --block-bytes 4k --sums 2
+refuses 2 "--keep and --sums exclude" gpcd "$cache" --dir "$shm" --keep --device host --vram-blocks 8 --block-bytes 4k --sums 2
 refuses 2 '--sums: 257 is out of range \(1 to 256\)' gpcd "$cache" --sums 257
 refuses 2 "takes no value" gpcd "$cache" --unchained=1
 refuses 2 '--space: it is for the pool of --keep; that of --ram-blocks has --ram-space' \

@@ -43,9 +43,12 @@ enum {
 
 enum { OPTIONS_MOST = 80 };
 
+enum option_place { NOWHERE, ON_LINE, IN_FILE };
+
 /* An option, and what the command line or the file says of it; NULL: neither does. */
 struct option_said {
 	const char *option, *text;
+	enum option_place place;    /* also of --device, which has no text here */
 	bool at_run_time, of_tiers; /* SIGHUP changes it; so that the tiers are opened anew */
 	bool of_cache;              /* a cache that exists keeps it, whoever is restarted */
 };
@@ -71,6 +74,7 @@ struct daemon {
 	uint64_t next_slow;        /* the same for slow calls */
 	uint64_t slow_ns;          /* those that ended until then were told */
 	bool create;               /* a geometry was given: make it if it is absent */
+	char unused[256]; /* options of its file that count for nothing, as there is none */
 	bool standby, background, foreground, quiet, unlink_at_end;
 	bool keep;              /* own a pool of VRAM, and do not serve */
 	uint32_t pieces, space; /* --keep: of its pool ... */
@@ -372,6 +376,9 @@ size_t config_bytes(void);
 void options_begin(struct daemon *d);
 /* -1: go on; otherwise the exit status. */
 int options_parse(struct daemon *d, int argc, char **argv);
+/* What the process is to do, by --block-size and --keep, and which options it has for that: -1, or the
+ * exit status. */
+int options_check_role(struct daemon *d);
 /* Of a cache, and of memory in it: 0, or the exit status.  Of a keeper: -1, or the exit status. */
 int options_check_cache(struct daemon *d);
 int options_check_keep(struct daemon *d);

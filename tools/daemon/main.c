@@ -5,7 +5,7 @@
  * SIGINT.  The cache stays when gpcd goes (a standby or the next gpcd goes on with it)
  * unless --unlink says otherwise.  "Ready" means: serving, or, as a standby, waiting
  * for the seat.  With --keep it owns a pool of VRAM instead, and serves nobody.
- * Tests: t/daemon/life.t t/daemon/fails.t t/daemon/joins.t */
+ * Tests: t/daemon/life.t t/daemon/fails.t t/daemon/joins.t t/daemon/roles.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -88,5 +88,9 @@ int main(int argc, char **argv)
 	process_catch_signals();
 	manager_start();
 	say_level(&d);
+	if (d.unused[0] && !d.quiet)
+		say(LOG_INFO,
+		    "%s: there is no --block-size, so it makes no cache, and these keys of its file count for nothing: %s",
+		    d.name, d.unused);
 	return d.keep ? keep(&d) : run(&d);
 }

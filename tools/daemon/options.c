@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of gpcd: what it asks for, as a struct daemon.
- * Tests: t/daemon/config.t t/daemon/defaults.t t/daemon/options.t t/python/vllm-gpcd.t */
+ * Tests: t/daemon/config.t t/daemon/defaults.t t/daemon/roles.t t/daemon/options.t
+ *   t/python/vllm-gpcd.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -658,15 +659,23 @@ void options_begin(struct daemon *d)
 }
 
 /* Devices, which may be many, are compared as their list. */
-static bool take_said(struct daemon *d, int opt, const char *arg)
+static struct option_said *said_of(struct daemon *d, int opt)
 {
 	size_t i = 0;
 
 	_Static_assert(ARRAY_SIZE(options) < OPTIONS_MOST, "one behind them is empty");
 	while (options[i].name && options[i].val != opt)
 		i++;
-	if (options[i].name && opt != OPT_DEVICE)
-		d->said[i].text = arg ? arg : "yes";
+	return &d->said[i];
+}
+
+static bool take_said(struct daemon *d, int opt, const char *arg, enum option_place place)
+{
+	struct option_said *said = said_of(d, opt);
+
+	said->place = place;
+	if (said->option && opt != OPT_DEVICE)
+		said->text = arg ? arg : "yes";
 	return set_option(d, opt, arg);
 }
 
@@ -735,6 +744,7 @@ static int truth(const char *value)
 
 static bool take_devices(struct daemon *d, char *list)
 {
+	said_of(d, OPT_DEVICE)->place = IN_FILE;
 	for (char *rest, *one = strtok_r(list, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest))
 		if (!add_device(d, one))
 			return false;
@@ -756,7 +766,8 @@ static bool take_option(const struct line *l, const struct option *o, const stru
 	else if (o->val == OPT_DEVICE)
 		return take_devices(l->d, k->value);
 	else
-		return take_said(l->d, o->val, o->has_arg == no_argument ? NULL : k->value);
+		return take_said(l->d, o->val, o->has_arg == no_argument ? NULL : k->value,
+				 IN_FILE);
 	return false;
 }
 
@@ -814,7 +825,7 @@ int options_parse(struct daemon *d, int argc, char **argv)
 	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
 		if (opt == 'h')
 			return cli_show_help(help, sizeof(help) / sizeof(help[0]));
-		if (!take_said(d, opt, optarg))
+		if (!take_said(d, opt, optarg, ON_LINE))
 			return EXIT_USAGE;
 		say_twice(l.text, opt, optarg);
 		l.has[opt] = true;
@@ -831,7 +842,9 @@ int options_parse(struct daemon *d, int argc, char **argv)
 			"--quiet and --log-level exclude each other: --quiet is --log-level warning");
 	if (!cli_name(d->name))
 		return cli_bad_name(d->name);
-	status = endpoint_check(d);
+	status = options_check_role(d);
+	if (status < 0)
+		status = endpoint_check(d);
 	if (status < 0)
 		status = tiers_check(d);
 	if (status < 0)

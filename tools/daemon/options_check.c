@@ -1,28 +1,145 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which options go together.
- * Tests: t/daemon/options.t t/daemon/mode-and-group.t */
+ * Tests: t/daemon/roles.t t/daemon/mode-and-group.t t/daemon/options.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MOST_MEMORY ((uint64_t)1 << 62) /* of a pool */
 
+/* ---- what a process is to do, and which options it has for that ----
+ *
+ * With --block-size it makes the cache, or serves the one that it would have made; without it it joins the one that
+ * another process makes; with --keep it owns a pool and serves nobody.  One file may be that of all processes of a
+ * cache, so what only a maker needs there is no mistake for the others, as it is on a command line of theirs.
+ *
+ *   option                             makes             joins: line    joins: file    keeps
+ *   ---------------------------------  ----------------  -------------  -------------  ----------------
+ *   block-size                         yes               -              -              refused
+ *   max-blocks, ram-blocks, ram-space, for what it       refused        named: counts  refused
+ *   unchained, max-peers, max-pools,   makes; what there                for nothing
+ *   tick, free-target, quarantine,     is is compared
+ *   quota, numa, huge-dir, sums,
+ *   keep-tokens, keep-digests,
+ *   max-aliases
+ *   vram-blocks, block-bytes, device   the same          refused        named          of its pool
+ *   key-file                           its secret        with a tier    with a tier    refused
+ *                                                        compared, else compared, else
+ *                                                        refused        named
+ *   layout                             made with, or     compared       compared       compared
+ *                                      compared
+ *   mode, group                        the files get     the same where they are this  refused
+ *                                      them, or refused  user's, else a warning
+ *   standby, unlink                    yes               yes            yes            refused
+ *   tiers, events, metrics             yes               yes            yes            refused, tiers_check and
+ *                                                                                      endpoint_check say why
+ *   pieces, space, demote-to,          refused           refused        refused        of its pool
+ *   spill-ahead
+ *   dir, pidfile, foreground,          yes               yes            yes            yes
+ *   daemonize, quiet, log-level,
+ *   config
+ *
+ * An option that is not in the array below is taken by each of them. */
+static const struct role {
+	const char *option;
+	enum { TAKEN, OF_MAKER, OF_MAKER_OR_TIER } joins;
+	bool keeps;
+} roles[] = {
+	{ "block-size", TAKEN, false },
+	{ "max-blocks", OF_MAKER, false },
+	{ "ram-blocks", OF_MAKER, false },
+	{ "ram-space", OF_MAKER, false },
+	{ "unchained", OF_MAKER, false },
+	{ "max-peers", OF_MAKER, false },
+	{ "max-pools", OF_MAKER, false },
+	{ "tick", OF_MAKER, false },
+	{ "free-target", OF_MAKER, false },
+	{ "quarantine", OF_MAKER, false },
+	{ "quota", OF_MAKER, false },
+	{ "numa", OF_MAKER, false },
+	{ "huge-dir", OF_MAKER, false },
+	{ "sums", OF_MAKER, false },
+	{ "keep-tokens", OF_MAKER, false },
+	{ "keep-digests", OF_MAKER, false },
+	{ "max-aliases", OF_MAKER, false },
+	{ "vram-blocks", OF_MAKER, true },
+	{ "block-bytes", OF_MAKER, true },
+	{ "device", OF_MAKER, true },
+	{ "key-file", OF_MAKER_OR_TIER, true },
+	{ "mode", TAKEN, false },
+	{ "group", TAKEN, false },
+	{ "standby", TAKEN, false },
+	{ "unlink", TAKEN, false },
+};
+
+static enum option_place place_of(const struct daemon *d, const char *option)
+{
+	for (const struct option_said *s = d->said; s->option; s++)
+		if (!strcmp(s->option, option))
+			return s->place;
+	return NOWHERE;
+}
+
+static bool is_unused(const struct daemon *d, const struct role *r)
+{
+	return r->joins == OF_MAKER ||
+	       (r->joins == OF_MAKER_OR_TIER && !d->disk[0] && !d->tiers.remote);
+}
+
+/* As if the file had not named them. */
+static void forget_making(struct daemon *d)
+{
+	struct gpc_config cfg = { .size = sizeof(cfg), .mode = d->cfg.mode, .gid = d->cfg.gid };
+
+	memcpy(cfg.layout, d->cfg.layout, sizeof(cfg.layout));
+	d->cfg = cfg;
+	d->memory = (struct gpc_memory){ 0 };
+	d->huge_dir[0] = d->devices[0] = 0;
+	d->ram_given = false;
+	if (!d->disk[0] && !d->tiers.remote)
+		d->key_file[0] = 0;
+}
+
+static int check_join(struct daemon *d)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(roles); i++) {
+		const struct role *r = &roles[i];
+		enum option_place place = is_unused(d, r) ? place_of(d, r->option) : NOWHERE;
+
+		if (place == ON_LINE)
+			return cli_usage(
+				"--%s: --block-size is missing: without it no cache is made that this could be for",
+				r->option);
+		if (place == IN_FILE && used < sizeof(d->unused))
+			used += (size_t)snprintf(d->unused + used, sizeof(d->unused) - used, "%s%s",
+						 used ? ", " : "", r->option);
+	}
+	forget_making(d);
+	return -1;
+}
+
+int options_check_role(struct daemon *d)
+{
+	d->create = !d->keep && d->cfg.block_tokens;
+	if (d->create)
+		return -1;
+	if (!d->keep)
+		return check_join(d);
+	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
+		if (!roles[i].keeps && place_of(d, roles[i].option) != NOWHERE)
+			return cli_usage(
+				"--keep and --%s exclude each other: a keeper makes no cache and serves none",
+				roles[i].option);
+	return -1;
+}
+
 int options_check_cache(struct daemon *d)
 {
-	d->create = d->cfg.block_tokens != 0;
-	if (!d->create &&
-	    (d->cfg.max_blocks || d->cfg.vram_blocks || d->cfg.ram_blocks || d->cfg.max_peers ||
-	     d->cfg.max_pools || d->cfg.keep_tokens || d->cfg.keep_digests || d->cfg.max_aliases ||
-	     d->devices[0] || d->ram_given))
-		return cli_usage("--block-size is missing");
-	if (!d->create && d->cfg.mode)
-		return cli_usage("--%s: --block-size is missing, which says what cache it is for",
-				 d->cfg.gid ? "group" : "mode");
-	if (!d->create && d->key_file[0] && !d->disk[0] && !d->tiers.remote)
-		return cli_usage(
-			"--key-file: --block-size is missing: which cache is to be made with it?");
 	if (d->ram_given && !d->cfg.ram_blocks)
 		return cli_usage("--%s: --ram-blocks is missing: it is for the pool of RAM",
 				 d->cfg.ram_flags ? "unchained" : "ram-space");
@@ -58,13 +175,6 @@ int options_check_keep(struct daemon *d)
 					 : "");
 	if (!d->keep)
 		return -1;
-	if (d->cfg.block_tokens || d->cfg.max_blocks || d->cfg.ram_blocks || d->cfg.max_peers ||
-	    d->cfg.max_pools || d->cfg.keep_tokens || d->cfg.keep_digests || d->cfg.max_aliases ||
-	    d->standby || d->unlink_at_end || d->memory.numa || d->memory.sums || d->huge_dir[0] ||
-	    d->ram_given)
-		return cli_usage(
-			"--keep and options of a cache, --standby and --unlink exclude each "
-			"other: a keeper makes no cache and serves none");
 	if (!d->devices[0] || strchr(d->devices, ',') || !strcmp(d->devices, "none"))
 		return cli_usage(d->devices[0] ? "--keep wants one --device, not '%s'"
 					       : "--device is missing: which has the VRAM?%s",

@@ -13,7 +13,7 @@
  *
  * An option that is not taken over is compared with the old value the next time as well, so it is named until
  * the restart.  Texts of options are never freed: other threads have them.
- * Tests: t/daemon/reload.t */
+ * Tests: t/daemon/reload.t t/daemon/roles.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -54,6 +54,8 @@ static struct daemon *read_again(const struct daemon *d)
 /* Of an option that is not taken over: why not, and the way there. */
 static const char *remedy(const struct daemon *d, const struct option_said *o)
 {
+	if (o->of_cache && !d->create && !d->keep)
+		return "it is for who makes the cache, with --block-size";
 	if (!o->of_cache || d->keep)
 		return "a restart takes it";
 	if (!strcmp(o->option, "free-target") || !strcmp(o->option, "quota"))

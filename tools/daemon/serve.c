@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
+#include "tools/common/dress.h"
 #include "tools/common/shown.h"
 
 #include <errno.h>
@@ -283,22 +284,51 @@ static bool goes_on_waiting(struct daemon *d, struct patience *p, int err)
 			      STEP_MS);
 }
 
+/* --mode and --group, as for a cache that was made before: of files that are this user's.  What another user has
+ * made stays as it is, also where this one could change its group, and then not its mode. */
+static void dress_joined(const struct daemon *d, gpc *c, const struct gpc_attach_options *opt)
+{
+	char path[PATH_MAX + GPC_MAX_NAME + 16];
+	struct stat st;
+	int r;
+
+	snprintf(path, sizeof(path), "%s/gpc.%s.idx", opt->dir ? opt->dir : "/dev/shm", d->name);
+	if (!d->cfg.mode || stat(path, &st))
+		return;
+	if (st.st_uid == geteuid()) {
+		r = dress(c, d->name, &d->cfg, opt);
+		if (r < 0)
+			say(LOG_WARNING, "%s: --%s: it is joined as it is: %s", d->name,
+			    d->cfg.gid ? "group" : "mode", cli_gpc_text(r));
+	} else if ((st.st_mode & 0777) != d->cfg.mode ||
+		   (d->cfg.gid && (d->cfg.mode & 060) && st.st_gid != d->cfg.gid)) {
+		say(LOG_WARNING,
+		    "%s: --%s: its files have mode %03o and group %u, and user %u, who owns them, can change that "
+		    "(gpc-inspect set): it is joined as it is",
+		    d->name, d->cfg.gid ? "group" : "mode", st.st_mode & 0777, (unsigned)st.st_gid,
+		    (unsigned)st.st_uid);
+	}
+}
+
 static int join(struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
 {
 	struct patience p = patience_for("a daemon", 0);
-	int r = gpc_attach(d->name, opt, 0, ret), status;
+	int r = gpc_attach(d->name, opt, 0, ret), status = 0;
 
-	if (r >= 0 || !is_to_come(d, r))
-		return opened(d, r);
-	status = d->http ? 0 : http_start(d, &d->http);
-	if (status)
-		return status;
-	while (r < 0 && goes_on_waiting(d, &p, r))
-		r = gpc_attach(d->name, opt, 0, ret);
+	if (r < 0 && is_to_come(d, r)) {
+		status = d->http ? 0 : http_start(d, &d->http);
+		if (status)
+			return status;
+		while (r < 0 && goes_on_waiting(d, &p, r))
+			r = gpc_attach(d->name, opt, 0, ret);
+		d->waited = true;
+	}
 	if (r < 0)
 		return opened(d, r);
-	d->waited = true;
-	status = tiers_prepare(d);
+	if (!d->waits)
+		dress_joined(d, *ret, opt);
+	if (d->waited)
+		status = tiers_prepare(d);
 	if (status) {
 		gpc_close(*ret);
 		*ret = NULL;

@@ -18,6 +18,7 @@
 
 #include "gpc_serve.h"
 #include "tools/inspect/inspect.h"
+#include "tools/common/dress.h"
 #include "tools/common/output.h"
 
 #include <errno.h>
@@ -240,34 +241,22 @@ static int look_first(const struct set *s)
 /* As gpcd --mode and --group of a cache that exists: the library sees to all of its files. */
 static int set_files(struct set *s)
 {
-	struct gpc_info info = { .size = sizeof(info) }, made;
 	struct gpc_config cfg = { .size = sizeof(cfg), .dir = s->in->dir };
 	struct gpc_attach_options opt = { .size = sizeof(opt),
 					  .dir = s->in->dir,
 					  .label = "gpc-inspect" };
 	char path[PATH_MAX];
 	struct stat st;
-	bool gone;
-	gpc *c;
-	int r = gpc_info_get(s->c, &info);
+	int r;
 
 	snprintf(path, sizeof(path), "%s/gpc.%s.idx", inspect_dir(s->in), s->in->name);
-	if (r == 0 && stat(path, &st))
-		r = -errno;
-	if (r < 0)
-		return fail(s, r);
-	cfg.block_tokens = info.block_tokens;
+	if (stat(path, &st))
+		return fail(s, -errno);
 	cfg.mode = s->mode ? s->mode : 0660;
 	cfg.gid = s->gid ? s->gid : st.st_gid;
-	r = gpc_create(s->in->name, &cfg, &opt, GPC_IF_ABSENT, &c);
-	if (r < 0)
-		return fail(s, r);
-	made = (struct gpc_info){ .size = sizeof(made) };
-	gone = gpc_info_get(c, &made) < 0 || made.created_ns != info.created_ns;
-	gpc_close(c);
-	if (!gone)
-		return 0;
-	gpc_unlink(s->in->name, s->in->dir); /* it was removed meanwhile, and is ours */
+	r = dress(s->c, s->in->name, &cfg, &opt);
+	if (r != -ESTALE)
+		return r < 0 ? fail(s, r) : 0;
 	cli_error("%s: the cache has lost its name", s->in->name);
 	return EXIT_RUNTIME;
 }
