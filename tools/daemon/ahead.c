@@ -12,12 +12,12 @@
 #include <errno.h>
 
 enum {
-	CALL_MS = 200, /* a signal waits so long at most */
+	CALL_MS = 200, /* a signal waits this long at most */
 	PAUSE_MS = 1,
 	PAUSE_MOST_MS = 64,
 };
 
-/* Errors that pass by themselves are not logged. */
+/* Logs no error that passes by itself. */
 static void tell(struct ahead *a, const struct daemon *d, int err)
 {
 	if (err == a->told || err == -ENOTCONN || err == -ETIMEDOUT || err == -EAGAIN ||
@@ -36,7 +36,7 @@ static int longer(struct ahead *a)
 	return pause;
 }
 
-/* Has the writer committed any of it? */
+/* Has the writer committed a block of the transfer? */
 static bool has_come(gpc *c, gpc_transfer t)
 {
 	int results[GPC_TRANSFER_BLOCKS],

@@ -21,7 +21,7 @@
 enum {
 	MOST_LINE = 198,     /* bytes of a line: what inih takes wherever it was built */
 	MOST_FILE = 1 << 20, /* bytes of the file */
-	MOST_KEPT = 1 << 21, /* bytes of values, of all files that this process has read */
+	MOST_KEPT = 1 << 21, /* bytes of values, over all files that this process has read */
 };
 
 struct reader {
@@ -36,7 +36,8 @@ struct reader {
 	size_t n;
 };
 
-/* A value that an option may point to: as long as the process, and once, however often a file with it is read. */
+/* A value that an option may point to.  It is kept as long as the process lives, and only once,
+ * however often a file with it is read. */
 struct kept {
 	struct kept *next;
 	char text[];
@@ -54,7 +55,7 @@ static int refuse(struct reader *r, unsigned line, const char *what)
 	return 0;
 }
 
-/* As fgets(3), for inih; behind a mistake the file has ended. */
+/* fgets(3) for inih; after a mistake it says that the file has ended. */
 static char *next_line(char *room, int size, void *arg)
 {
 	struct reader *r = arg;
@@ -110,7 +111,7 @@ static bool is_section(const char *section)
 	return is_ours(section);
 }
 
-/* One key has one value, also where two sections of ours could have it. */
+/* One key has one value, also where two of our sections could have it. */
 static const struct config_key *find_twin(const struct reader *r, const char *section,
 					  const char *key)
 {
@@ -139,7 +140,7 @@ static int go_on(struct reader *r, const char *value)
 	return 1;
 }
 
-/* inih's: 1, go on. */
+/* Called by inih; 1 means: go on. */
 static int on_key(void *arg, const char *section, const char *name, const char *value)
 {
 	struct reader *r = arg;

@@ -6,20 +6,20 @@
  *   config.c    the file that --config names
  *   serve.c     the cache and the writer's seat
  *   keep.c      a pool of VRAM, without that seat
- *   ahead.c     what that pool spills ahead of need
+ *   ahead.c     the spills of that pool ahead of need
  *   tiers.c     the tiers below RAM, by a thread of their own
  *   key.c       the file of the secret of the keys
  *   events/     KV events for routers, by a thread of their own
  *   http.c      scrapes of metrics, by a thread of their own
  *   own.c       memory and descriptors of this process, with their bounds
- *   health.c    whether it lives, and whether the cache is ready
- *   endpoint.c  where both are to be had
+ *   health.c    whether gpcd lives, and whether the cache is ready
+ *   endpoint.c  the endpoints of events and metrics
  *   state.c     the line that SIGUSR1 asks for
  *   name.c      whether the cache still has its name
  *   patience.c  a wait for what another process makes
  *   process.c   signals, the background, the pid file, readiness
- *   reload.c    what SIGHUP asks for
- *   manager.c   what a service manager hears before and after readiness
+ *   reload.c    options that are read again at SIGHUP
+ *   manager.c   messages to a service manager before and after readiness
  *   say.c       messages, and the datagrams to a service manager
  *
  * Each calls those below it and none above.
@@ -37,8 +37,8 @@
 
 enum {
 	EXIT_SEAT_TAKEN = 3,
-	EXIT_STOPPED = -2,       /* by a signal, before there was anything to serve */
-	EXIT_PIDFILE_TAKEN = -1, /* no status yet: which it is depends on the cache */
+	EXIT_STOPPED = -2,       /* a signal came before there was anything to serve */
+	EXIT_PIDFILE_TAKEN = -1, /* no status yet: the cache decides which one it becomes */
 };
 
 enum { OPTIONS_MOST = 80 };
@@ -57,20 +57,20 @@ struct daemon {
 	const char *name;
 	int argc;
 	char **argv;
-	struct option_said said[OPTIONS_MOST]; /* in the order of the options; behind the last one
-	                                        * `option` is NULL */
-	char status[128];                      /* as process_ready was told last */
+	/* in the order of the options; after the last one `option` is NULL */
+	struct option_said said[OPTIONS_MOST];
+	char status[128]; /* the status that process_ready was given last */
 	struct gpc_config cfg;
-	struct gpc_memory memory; /* of the RAM pool; block_bytes 0: it has none */
+	struct gpc_memory memory; /* of the RAM pool; block_bytes 0 means that there is none */
 	char huge_dir[PATH_MAX];
-	uint64_t next_told; /* when the next line on the way there is due */
+	uint64_t next_told; /* when the next line about progress is due */
 	char devices[64];
 	char pidfile[PATH_MAX], dir[PATH_MAX];
-	int level;                 /* what the library says up to it is passed on */
+	int level;                 /* messages of the library up to this level are passed on */
 	int log_level;             /* --log-level, or -1 */
-	int made_level, made_most; /* by options and environment */
-	int set_level;             /* that counts in its place, or -1 */
-	uint64_t next_level;       /* when the next look for that is due */
+	int made_level, made_most; /* from options and environment */
+	int set_level;             /* a level that counts in their place, or -1 */
+	uint64_t next_level;       /* when to look for such a level next */
 	uint64_t next_slow;        /* the same for slow calls */
 	uint64_t slow_ns;          /* those that ended until then were told */
 	bool create;               /* a geometry was given: make it if it is absent */
@@ -81,8 +81,8 @@ struct daemon {
 	bool space_given;
 	int32_t demote_to;              /* ... and where its victims go, or -1 ... */
 	uint32_t spill_ahead;           /* ... so many of them ahead of need */
-	bool ram_given;                 /* --ram-space or --unchained was */
-	struct gpc_tiers_options tiers; /* disk NULL: none */
+	bool ram_given;                 /* --ram-space or --unchained was given */
+	struct gpc_tiers_options tiers; /* disk NULL means that there is none */
 	char disk[PATH_MAX], key_file[PATH_MAX];
 	uint64_t disk_bytes;
 	bool max_blocks_computed; /* --max-blocks was not given, and tiers have a share in it */
@@ -103,15 +103,15 @@ struct daemon {
 	struct http *http;                  /* NULL: nothing is scraped, or not yet */
 	bool made;                          /* the cache was not there before us */
 	int pidfile_fd;                     /* locked; -1: none */
-	bool made_pidfile;                  /* it was not there before us */
-	pid_t pidfile_owner;                /* who else has it */
+	bool made_pidfile;                  /* the file was not there before this process */
+	pid_t pidfile_owner;                /* the other process that has it */
 	bool nameless;                      /* as of the last look */
 	uint64_t next_look;                 /* ... and when the next one is due */
 	uint64_t turned_ns;                 /* the last turn of the loop; 0: none yet */
-	bool serving;                       /* as the writer, its tiers open */
+	bool serving;                       /* it is the writer, and its tiers are open */
 };
 
-/* http.c looks, by another thread. */
+/* The thread of http.c reads the time. */
 static inline void turn(struct daemon *d)
 {
 	__atomic_store_n(&d->turned_ns, cli_now_ns(), __ATOMIC_RELAXED);
@@ -122,48 +122,54 @@ static inline void turn(struct daemon *d)
 /* To stderr, or to syslog once say_to_syslog was called; level as in syslog(3). */
 void say(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void say_to_syslog(void);
-/* Whatever the level is: somebody has asked for it. */
+/* The same at any level, since the message was asked for. */
 void say_asked(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* A level by its name, or 0 to 7; -1: there is no such level. */
+/* A level by its name, or 0 to 7; -1 means that there is no such level. */
 int say_level_named(const char *word);
-/* Which messages are wanted, of ours and of the library; takes GPC_LOG over from it. */
+/* Sets which messages of gpcd and of the library are wanted; gpcd reads GPC_LOG in place of the
+ * library. */
 void say_level(struct daemon *d);
-/* Once a second at most: the level that gpc-inspect set has set, or that of the options. */
+/* Takes the level that gpc-inspect set has set, or else that of the options; it looks once a
+ * second at most. */
 void say_level_of(struct daemon *d, gpc *c);
 
-/* A line for each call that took long and ended since the last look, which is a second ago or more. */
+/* Logs each call that took long and ended since the last look; it looks once a second at most. */
 void say_slow(struct daemon *d, gpc *c);
 /* The library's log; arg is a struct daemon. */
 void say_library(void *arg, int level, const char *text);
 /* The reason that keeps a file from being opened, or made where `makes` says so; err: of open(2). */
 const char *say_file(int err, bool makes);
-/* One datagram to the service manager that started us; nobody there is fine. */
+/* One datagram to the service manager that started gpcd; it is no error if there is none. */
 void say_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- gpcd-process.c ---- */
 
-extern volatile sig_atomic_t process_stopping; /* the signal that ends it */
-extern volatile sig_atomic_t process_asked;  /* SIGUSR1 has come, and state_tell has not answered */
-extern volatile sig_atomic_t process_reload; /* SIGHUP has, and reload_look has not read anything */
-extern gpc *volatile process_served;         /* its wait ends with a signal; NULL: none */
+extern volatile sig_atomic_t process_stopping; /* the signal that ends the process */
+/* SIGUSR1 has come, and state_tell has not answered yet */
+extern volatile sig_atomic_t process_asked;
+/* SIGHUP has come, and reload_look has not read anything yet */
+extern volatile sig_atomic_t process_reload;
+extern gpc *volatile process_served; /* a signal ends the wait of this handle; NULL: none */
 
 enum { DESCRIPTORS_MOST = 65536 };
 
-/* As many descriptors as the system lets it have, up to that: systemd gives 1024 at first, and a
- * Redis Cluster of 128 nodes alone takes 2304. */
+/* Raises the number of descriptors as far as the system lets it, up to the given one: systemd
+ * gives 1024 at first, and a Redis Cluster of 128 nodes alone takes 2304. */
 void process_raise_descriptors(void);
 void process_catch_signals(void);
-const char *process_end(void); /* the name of that signal */
-/* In the parent: wait for the daemon's byte, return the exit status.  -1 in the child. */
+const char *process_end(void); /* the name of the signal that ended the process */
+/* In the parent: waits for the daemon's byte and returns the exit status.  In the child: -1. */
 int process_detach(struct daemon *d);
-/* Before there is a cache: open and lock it.  What is in it stays until we are ready.  0, the
- * exit status, or EXIT_PIDFILE_TAKEN without a message: another process has it. */
+/* Called before there is a cache: opens and locks the pid file.  Its text stays until gpcd is
+ * ready.  Returns 0 or the exit status; or EXIT_PIDFILE_TAKEN without a message, if another
+ * process has the file. */
 int process_take_pidfile(struct daemon *d);
-/* Says who; returns the exit status. */
+/* Logs which process has it; returns the exit status. */
 int process_pidfile_taken(const struct daemon *d);
-/* Ours, or the empty one that we made; never one that has come to its place. */
+/* Removes the pid file that is ours, or the empty one that we made; never a file that has come to
+ * its place. */
 void process_remove_pidfile(const struct daemon *d);
-/* Serving, or waiting for the seat: 0, or the exit status. */
+/* Called when gpcd serves or waits for the seat; returns 0 or the exit status. */
 int process_ready(struct daemon *d, const char *status);
 
 /* ---- patience.c ---- */
@@ -185,63 +191,64 @@ void patience_pause(int ms);
 /* ---- manager.c ---- */
 
 void manager_start(void);
-/* Not ready yet, and at work: the manager waits a minute more. */
+/* gpcd is at work, and not ready yet: the manager waits a minute more. */
 void manager_busy(const struct daemon *d, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Between two turns of the loop that does the process's work, which are no longer than this. */
+/* Called between two turns of the loop that does the process's work; a turn takes no longer than
+ * that minute. */
 void manager_alive(void);
 int manager_turn(int most_ms);
 void manager_reloading(void);
 
 /* ---- reload.c ---- */
 
-/* If SIGHUP has come. */
+/* Reads the options again if SIGHUP has come. */
 void reload_look(struct daemon *d, gpc *c);
 
 /* ---- gpcd-state.c ---- */
 
-/* If SIGUSR1 has come. */
+/* Logs the line if SIGUSR1 has come. */
 void state_tell(const struct daemon *d, gpc *c, const char *role);
 
 /* ---- gpcd-name.c ---- */
 
-/* While the cache is open: does its name stand for it still? */
+/* Called while the cache is open: does the name still stand for it? */
 bool name_is_ours(const struct daemon *d);
-/* The opposite, looked at once a second at most. */
+/* Is the name lost?  It looks once a second at most. */
 bool name_is_lost(struct daemon *d);
 
 /* ---- gpcd-serve.c: each returns 0, or the exit status after a message ---- */
 
-/* The library's sentence with options in place of its configuration's fields, in ret. */
+/* The library's sentence in ret, with options in place of the fields of its configuration. */
 const char *serve_option_words(const char *text, char *ret, size_t room);
 
 int serve_open(struct daemon *d, gpc **ret);
 /* Is the writer another process than a gpcd? */
 bool serve_has_engine(gpc *c);
-/* Has the cache, if there is one, a writer?  Then that is said. */
+/* Logs the writer if there is a cache that has one. */
 int serve_find_writer(struct daemon *d);
-/* 0: this process is the writer, or process_stopping is set.  A standby gets a new
- * handle, in *c, and fails when the cache has lost its name. */
+/* 0: this process is the writer, or process_stopping is set.  A standby gets a new handle in *c;
+ * it fails when the cache has lost its name. */
 int serve_take_seat(struct daemon *d, gpc **c);
-/* Until a signal comes, or the name is lost and nobody else is attached. */
+/* Serves until a signal comes, or until the name is lost and no other process is attached. */
 int serve_run(struct daemon *d, gpc *c);
 int serve_remove(struct daemon *d);
 
 /* ---- gpcd-keep.c ---- */
 
-/* Own a pool of VRAM until a signal comes; returns the exit status. */
+/* Owns a pool of VRAM until a signal comes; returns the exit status. */
 int keep(struct daemon *d);
 
 /* ---- gpcd-ahead.c ---- */
 
 struct ahead {
-	int pool, told;        /* told: the error that was said last */
-	int pause_ms;          /* the last one; 0: something has come of the last step */
-	bool vain;             /* nothing has come of the last transfer */
-	gpc_transfer transfer; /* of the last step; 0: it has ended */
+	int pool, told;        /* told: the error that was logged last */
+	int pause_ms;          /* the last pause; 0: the last step moved a block */
+	bool vain;             /* the last transfer has moved nothing */
+	gpc_transfer transfer; /* the transfer of the last step; 0: it has ended */
 };
 
-/* A step of the pool's policy; returns how many milliseconds the next one has time. */
+/* One step of the pool's policy; returns the milliseconds until the next step. */
 int ahead_step(struct ahead *a, const struct daemon *d, gpc *c);
 
 /* ---- gpcd-key.c ---- */
@@ -264,11 +271,11 @@ int key_dress(struct daemon *d);
 
 /* ---- gpcd-tiers.c ---- */
 
-/* One of these options: false, after a message. */
+/* Takes one of the options below; false after a message. */
 bool tiers_option(struct daemon *d, int number, const char *arg);
 bool tiers_option_is_path(int number);
 bool tiers_option_is_key(int number);
-/* Their numbers, from `first` on. */
+/* The numbers of these options, from `first` on. */
 #define TIERS_OPTIONS(first)                                                  \
 	{ "disk", required_argument, NULL, (first) + 0 },                     \
 		{ "disk-bytes", required_argument, NULL, (first) + 1 },       \
@@ -291,57 +298,60 @@ bool tiers_option_is_key(int number);
 	}
 /* -1: go on; or EXIT_USAGE after a message. */
 int tiers_check(struct daemon *d);
-/* Before there is a cache: the secret that it is made with, and room for the blocks; 0, or the exit
- * status. */
+/* Called before there is a cache, for the secret that it is made with and for room for the blocks;
+ * returns 0 or the exit status. */
 int tiers_prepare(struct daemon *d);
-/* The writer's own thread serves meanwhile.  0: they are open, or another process keeps the same
- * ones; or the exit status after a message. */
+/* Opens the tiers, while the writer's own thread serves.  0 means that they are open, or that
+ * another process keeps the same ones; else the exit status after a message. */
 int tiers_start(struct daemon *d, gpc *c);
-/* The same without the seat, beside an engine that has it. */
+/* The same for a process without the seat, beside an engine that has it. */
 int tiers_join(struct daemon *d, gpc *c);
-/* Again and again: opens them when nobody keeps them any more. */
+/* Called again and again: opens the tiers when no process keeps them any more. */
 void tiers_look(struct daemon *d, gpc *c);
-bool tiers_wait(const struct daemon *d); /* for that */
+bool tiers_wait(const struct daemon *d); /* Are there tiers that this process has not opened yet? */
 void tiers_stop(struct daemon *d, gpc *c);
-/* Closes them, if this process keeps them, and opens those of n, which ends with that.  False after
- * a message: the new ones are refused, and it has the old ones again. */
+/* Closes the tiers, if this process keeps them, and opens those of n, which is of no use
+ * afterwards.  False after a message: the new ones are refused, and this process has the old ones
+ * again. */
 bool tiers_change(struct daemon *d, struct daemon *n, gpc *c);
 
-/* Absolute; false after a message. */
+/* Makes the path absolute; false after a message. */
 bool options_path(char ret[PATH_MAX], const char *option, const char *path);
 
 /* ---- gpcd-events ---- */
 
-#define EVENTS_MEMORY (UINT64_C(256) << 20) /* without --events-memory */
+#define EVENTS_MEMORY (UINT64_C(256) << 20) /* the default of --events-memory */
 
 struct events;
 
-/* A thread that publishes what happens in the cache; 0, or the exit status after a message.  `c` is
- * open until events_stop, which tells what has happened until then; NULL is fine. */
+/* Starts the thread that publishes the events of the cache; returns 0, or the exit status after a
+ * message.  `c` stays open until events_stop, which publishes the last events.  events_stop takes
+ * NULL, too. */
 int events_start(struct daemon *d, gpc *c, struct events **ret);
 void events_stop(struct events *e);
-/* From any thread; zeros while none is published. */
+/* May be called by any thread; all zeros while nothing is published. */
 struct metrics_events;
 void events_tell(struct metrics_events *ret);
 
 /* ---- own.c ---- */
 
 struct metrics_process;
-/* The numbers of this process, but those of --metrics. */
+/* The numbers of this process, without those of --metrics. */
 void own_tell(struct metrics_process *ret);
 
 /* ---- gpcd-http.c ---- */
 
 struct http;
 
-/* A thread that answers scrapes until http_stop, also of a standby; 0, or the exit status after a
- * message. */
+/* Starts the thread that answers scrapes until http_stop, in a standby as well; returns 0, or the
+ * exit status after a message. */
 int http_start(const struct daemon *d, struct http **ret);
 void http_stop(struct http *h);
 
 /* ---- gpcd-health.c ---- */
 
-/* Is the loop alive, is the cache ready?  What is wrong, a line each, or that nothing is, in ret. */
+/* Is the loop alive?  ret gets one line for each thing that is wrong, or a line that says that
+ * nothing is. */
 bool health_live(const struct daemon *d, char *ret, size_t room);
 bool health_ready(const struct daemon *d, char *ret, size_t room);
 
@@ -349,10 +359,10 @@ bool health_ready(const struct daemon *d, char *ret, size_t room);
 
 #define METRICS_HOST "127.0.0.1" /* of a port without an address */
 
-/* What endpoint_check has let through, in its parts. */
+/* Splits an endpoint that endpoint_check has accepted into its parts. */
 void metrics_endpoint(const char *text, char *host, size_t host_room, char *port, size_t port_room);
 
-/* -1: go on, there may be no endpoints at all; or EXIT_USAGE after a message. */
+/* -1 means: go on, though there may be no endpoints at all; EXIT_USAGE after a message. */
 int endpoint_check(const struct daemon *d);
 
 /* ---- config.c ---- */
@@ -362,19 +372,19 @@ struct config_key {
 	unsigned line;
 	bool is_kept; /* config.c: the value lives on */
 };
-/* take() gets each key of [gpc] and [gpcd], whose value lives as long as the process, and says what is
- * wrong with it by cli_usage.  shown: the file as messages name it.  0, or the exit status after a
- * message. */
+/* Gives take() each key of [gpc] and [gpcd]; the values live as long as the process.  take()
+ * reports mistakes by cli_usage.  shown: the name of the file in messages.  Returns 0, or the exit
+ * status after a message. */
 int config_read(const char *shown, const char *path,
 		bool (*take)(void *arg, const struct config_key *k), void *arg);
-/* Of values that live on; any thread. */
+/* Bytes of values that live on; any thread may ask. */
 size_t config_bytes(void);
 
 /* ---- gpcd-options.c ---- */
 
-/* A struct daemon before its options are read. */
+/* Prepares a struct daemon before its options are read. */
 void options_begin(struct daemon *d);
-/* -1: go on; otherwise the exit status. */
+/* -1 means: go on; any other value is the exit status. */
 int options_parse(struct daemon *d, int argc, char **argv);
 /* What the process is to do, by --block-size and --keep, and which options it has for that: -1, or the
  * exit status. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which endpoints --events and --metrics take.  Events have the tokens that people wrote, metrics
- * the names of caches and processes, so an endpoint that every network reaches must be asked for by
- * a word of its own.
+/* The endpoints that --events and --metrics accept.
+ *
+ * Events hold the tokens that people wrote; metrics hold the names of caches and processes.  So an
+ * endpoint that every network reaches must be asked for by an option of its own.
  * Tests: t/daemon/metrics-http.t t/daemon/options.t */
 #include "config.h"
 
@@ -35,7 +36,7 @@ static bool is_port(const char *text)
 	return *text >= '0' && *text <= '9' && !*end && port && port <= 65535;
 }
 
-/* Addresses that mean every one of the machine. */
+/* Addresses that stand for all addresses of the machine. */
 static bool is_everywhere(const char *host, size_t n)
 {
 	static const char *const words[] = { "*", "0.0.0.0", "0", "[::]", "::", "[::0]", "[0::0]" };
@@ -90,8 +91,8 @@ void metrics_endpoint(const char *text, char *host, size_t host_room, char *port
 		snprintf(host, host_room, "%.*s", (int)n, text);
 }
 
-/* An address, not a name, so that nothing has to be asked; with colons in it, in brackets.  All
- * zeros, also as IPv4 in IPv6, are every address of the machine. */
+/* An address and not a name, so that no name has to be resolved.  An address with colons stands in
+ * brackets.  All zeros, also as IPv4 in IPv6, stand for every address of the machine. */
 static bool is_address(const char *text, size_t n, bool *ret_everywhere)
 {
 	static const uint8_t none[4];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of /healthz and /readyz, asked by the thread of http.c.
+/* Answers to /healthz and /readyz, which the thread of http.c asks for.
  *
- * The main thread notes each turn of its loop, which takes 2 seconds at most, whatever it waits for.
+ * The main thread notes each turn of its loop.  A turn takes 2 seconds at most, whatever it waits
+ * for.
  *
  *   the main thread ...                 /healthz            /readyz
  *   ----------------------------------  ------------------  ------------------------------------------
@@ -9,11 +10,12 @@
  *   waits for a cache to join           alive               the cache cannot be opened: there is none
  *   recovers the cache as its writer    alive, however      not serving yet
  *                                       long that takes
- *   stands by                           alive               as the writer that there is, whosever it is
+ *   stands by                           alive               as the writer that there is, in whichever
+ *                                                           process
  *   serves                              alive               ready, or why not
  *   has not turned for LATE_NS          one line            that line, and others
  *
- * So /healthz asks for a restart only where that helps.
+ * So /healthz asks for a restart only where a restart helps.
  * Tests: t/daemon/health.t */
 #include "config.h"
 
@@ -34,7 +36,7 @@ struct reasons {
 
 static void add(struct reasons *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A line; what has no room is left out. */
+/* Adds a line; a line that has no room is left out. */
 static void add(struct reasons *r, const char *fmt, ...)
 {
 	va_list ap;
@@ -68,7 +70,7 @@ static gpc *look(const struct daemon *d, struct gpc_info *ret)
 	return c;
 }
 
-/* The seat is ours before the takeover is over. */
+/* This process has the seat before its takeover is over. */
 static bool recovers(const struct daemon *d)
 {
 	struct gpc_info info;
@@ -127,7 +129,7 @@ static void look_at_tier(gpc *c, uint32_t kind, struct reasons *r)
 		add(r, "tier %s: its steward takes no questions", word);
 }
 
-/* As http.c wants it: true for 200. */
+/* Ends the answer in the form that http.c wants; true stands for 200. */
 static bool end(struct reasons *r, const char *well)
 {
 	if (r->used)

@@ -2,11 +2,11 @@
 /* Answers scrapes and probes: --metrics.
  *
  * A thread of its own looks at the cache from outside, by a read-only handle that it opens by name
- * for each look, so it has nothing in common with the thread that serves but the processor, and
- * there it is nice.  Looks are LOOK_NS apart at least, whoever asks how often: who comes sooner
- * hears the last one.
+ * for each look.  So it shares nothing with the thread that serves but the processor, and there it
+ * has a lower priority.  Two looks are LOOK_NS apart at least, however often clients ask; a client
+ * that asks sooner gets the result of the last look.
  *
- * A connection that asks for nothing keeps nobody out, whatever it sends:
+ * A connection that asks for nothing keeps no other client out, whatever it sends:
  *
  *   a connection that ...                       is closed
  *   ------------------------------------------  ---------------------------------------------------
@@ -15,7 +15,7 @@
  *                                               came or since its last one
  *   is the oldest of the address that has most  when one more than CONNECTIONS comes
  *
- * libmicrohttpd stops accepting at MOST of them, which are those that are on their way out, too.
+ * libmicrohttpd accepts no more at MOST connections, which include those that are being closed.
  * Tests: t/daemon/slow-scrapes.t t/daemon/metrics-http.t t/daemon/health.t t/daemon/bounds.t */
 #include "config.h"
 
@@ -47,7 +47,7 @@ enum {
 	MOST = 2 * CONNECTIONS,
 	CONNECTION_BYTES = 16384,
 	IDLE_S = 5,
-	REQUEST_S = 10, /* more than IDLE_S: who has been idle for less has time to ask */
+	REQUEST_S = 10, /* more than IDLE_S: a client that has been idle for less has time to ask */
 	STEP_MS = 200,  /* between looks at connections */
 	NICE = 10,
 	MOST_HOST = 256
@@ -56,8 +56,8 @@ enum {
 struct client {
 	struct client *older, *newer;
 	int fd;
-	bool ends;           /* shut down, and libmicrohttpd has not seen it */
-	uint64_t since_ns;   /* it came, or had its last whole answer */
+	bool ends;           /* it is shut down, and libmicrohttpd has not seen that yet */
+	uint64_t since_ns;   /* when it came, or had its last whole answer */
 	uint8_t address[16]; /* IPv4 as in IPv6; zeros: unknown */
 };
 
@@ -67,10 +67,10 @@ struct http {
 	pthread_t thread;
 	int stop;                       /* eventfd: readable once the thread shall end */
 	struct client *oldest, *newest; /* the order in which they came */
-	unsigned clients;               /* without those that end */
-	uint64_t closed, told_ns;       /* for being slow */
+	unsigned clients;               /* number of clients, without those that end */
+	uint64_t closed, told_ns;       /* connections closed for being slow */
 	struct metrics look;
-	char *text; /* of the last look */
+	char *text; /* the text of the last look */
 	size_t bytes;
 	uint64_t at_ns;
 	struct probe {
@@ -163,7 +163,8 @@ static unsigned count_of(const struct http *h, const struct client *of)
 	return n;
 }
 
-/* Of the address that has most, the one that has waited longest for an answer. */
+/* Hangs up on the client that has waited longest for an answer, of the address that has most
+ * clients. */
 static void make_room(struct http *h)
 {
 	struct client *k, *worst = NULL;
@@ -273,7 +274,7 @@ static enum MHD_Result say_status(struct MHD_Connection *con, unsigned status, c
 		      "GET, HEAD");
 }
 
-/* As with scrapes: who asks sooner hears what the last look has seen. */
+/* As with scrapes, a client that asks sooner gets the result of the last look. */
 static enum MHD_Result say_probe(struct http *h, struct MHD_Connection *con, struct probe *p,
 				 bool (*ask)(const struct daemon *d, char *ret, size_t room))
 {
@@ -293,7 +294,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *con, const c
 
 	(void)version;
 	(void)upload;
-	if (!*state) { /* the head is there; answers come behind the body */
+	if (!*state) { /* the head of the request is there; an answer is sent after its body */
 		*state = &seen;
 		return MHD_YES;
 	}
@@ -318,7 +319,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *con, const c
 
 /* ---- the socket ---- */
 
-/* With the address that was not said, too. */
+/* The message names the address also where the options gave none. */
 static int cannot_listen(const struct daemon *d, const char *why)
 {
 	say(LOG_ERR, "--metrics: cannot listen on %s%s: %s",
@@ -326,7 +327,7 @@ static int cannot_listen(const struct daemon *d, const char *why)
 	return EXIT_RUNTIME;
 }
 
-/* One of the addresses that the words mean; -1 with errno. */
+/* Listens on one of the addresses that the words stand for; -1 with errno. */
 static int listen_on(const struct addrinfo *a)
 {
 	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, err;
@@ -361,7 +362,7 @@ static int open_socket(const struct daemon *d, int *ret)
 	return *ret < 0 ? cannot_listen(d, strerror(err)) : 0;
 }
 
-/* Port 0 is any: which one it is must be said. */
+/* Port 0 stands for any port, so the log must say which one it is. */
 static void say_where(const struct daemon *d, int fd)
 {
 	struct sockaddr_storage at;
@@ -416,7 +417,7 @@ static bool start_library(struct http *h, int fd)
 	return h->mhd;
 }
 
-/* Signals are the main thread's: its waits have to end. */
+/* Signals belong to the main thread, whose waits they have to end. */
 static bool start_thread(struct http *h)
 {
 	sigset_t all, before;
@@ -429,7 +430,7 @@ static bool start_thread(struct http *h)
 	return !r;
 }
 
-/* The socket is the library's, once it has been started. */
+/* The socket belongs to libmicrohttpd once that has been started. */
 static struct http *start(const struct daemon *d, int fd)
 {
 	struct http *h = calloc(1, sizeof(*h));

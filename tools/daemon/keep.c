@@ -2,9 +2,9 @@
 /* The keeper: a process that owns a pool of VRAM, may spill its blocks ahead, and does nothing
  * else.
  *
- * Memory of a GPU goes with the process that allocated it.  Workers restart, writers are replaced,
- * and neither should take the blocks along; so a process that has no other work, and no
- * writer's seat, owns them.  When it ends its pool goes in one step, as any owner's does.
+ * Memory of a GPU goes with the process that allocated it.  Workers restart and writers are
+ * replaced, and neither should take the blocks along.  So a process that has no other work and no
+ * writer's seat owns them.  When it ends, its pool goes in one step, as any owner's pool does.
  * The next keeper allocates when all processes have let go of the old memory.
  * Tests: t/daemon/keep.t t/daemon/keeper-waits.t */
 #include "config.h"
@@ -18,12 +18,12 @@
 enum {
 	CACHE_MS = 10000, /* for the cache and a seat to appear */
 	MAKE_MS = 30000,  /* for a writer, and for the old memory to be let go */
-	STEP_MS = 100,    /* a part of these: then a signal is looked at */
+	STEP_MS = 100,    /* a part of these times, after which it looks for a signal */
 	LOOK_MS = 1000,   /* between two looks at the pool */
 };
 
-/* Pieces at equal distances, as an engine with one tensor for each layer has them: piece j of all
- * slots, then piece j + 1. */
+/* Puts the pieces at equal distances, as an engine does that has one tensor for each layer: piece
+ * j of all slots, then piece j + 1. */
 static void lay_out(const struct daemon *d, struct gpc_run *run)
 {
 	uint64_t piece = d->memory.block_bytes / d->pieces;
@@ -36,7 +36,7 @@ static void lay_out(const struct daemon *d, struct gpc_run *run)
 
 /* ---- until there is what it needs ----
  *
- *   it lacks              the library says      it waits     and says so
+ *   it lacks              the library says      it waits     and logs that
  *   --------------------  --------------------  -----------  ----------------------------------
  *   the cache             -ENOENT               CACHE_MS     at once
  *   a free seat there     -EUSERS               the same     at once
@@ -51,7 +51,7 @@ static const char *text_of(int err)
 	return err == -ENOTCONN ? "no process is the writer: start gpcd" : cli_gpc_text(err);
 }
 
-/* The remedy, to stand behind that text. */
+/* The remedy, which stands after that text. */
 static const char *remedy_of(int err)
 {
 	const char *text = text_of(err);
@@ -70,7 +70,7 @@ static bool waits(const struct daemon *d, struct patience *p, int err)
 			      err == -ETIMEDOUT ? 0 : STEP_MS);
 }
 
-/* A pool that an earlier try has asked for, and of which it was not told in time. */
+/* The pool that an earlier try has asked for, if the answer came too late for that try. */
 static int find_own(gpc *c, const struct gpc_info *info, struct gpc_pool *ret)
 {
 	int i;
@@ -83,8 +83,8 @@ static int find_own(gpc *c, const struct gpc_info *info, struct gpc_pool *ret)
 	return -ENOENT;
 }
 
-/* One try.  Memory is made when somebody can say that it is a pool, and what an earlier try has
- * asked for is answered: so never two. */
+/* One try.  Memory is made only while there is a writer, which can say that it is a pool.  A pool
+ * that an earlier try has asked for is found first, so there are never two. */
 static int try_make(gpc *c, const struct gpc_pool *want, const struct gpc_memory *m,
 		    struct gpc_pool *p)
 {
@@ -131,7 +131,7 @@ static int keep_make(const struct daemon *d, gpc *c, struct gpc_pool *p)
 	return r < 0 ? EXIT_RUNTIME : 0;
 }
 
-/* Somebody may have removed the pool, and another one may have its number. */
+/* The pool may have been removed, and another pool may have its number. */
 static bool is_there(const struct daemon *d, gpc *c, const struct gpc_pool *p)
 {
 	struct gpc_pool now = { .size = sizeof(now) };
@@ -144,7 +144,7 @@ static bool is_there(const struct daemon *d, gpc *c, const struct gpc_pool *p)
 	return false;
 }
 
-/* Until the next look is due, or a signal comes. */
+/* Waits until the next look is due or a signal comes. */
 static void spend_time(const struct daemon *d, gpc *c, struct ahead *ahead)
 {
 	uint64_t end = cli_now_ns() + (uint64_t)manager_turn(LOOK_MS) * UINT64_C(1000000);

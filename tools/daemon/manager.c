@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A service manager, as systemd: it waits until gpcd is ready, and looks whether it goes on.
+/* A service manager such as systemd: it waits until gpcd is ready, and watches whether it goes on.
  *
  *   gpcd                                       says                           how often
  *   -----------------------------------------  -----------------------------  --------------------
@@ -11,7 +11,7 @@
  *   reads its options again (reload.c)         RELOADING=1, then READY=1      each time
  *   ends                                       STOPPING=1                     once
  *
- * The thread that serves says WATCHDOG=1 between two turns, and no other one does: a process whose
+ * Only the thread that serves says WATCHDOG=1, between two turns of its loop.  So a process whose
  * writer hangs is silent, however well its other threads are.
  * Tests: t/daemon/manager.t */
 #include "config.h"
@@ -24,9 +24,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EXTEND_S = 60 }; /* no step of what takes long is longer */
+enum { EXTEND_S = 60 }; /* no step of long work takes longer */
 
-static uint64_t interval_ns; /* of the watchdog; 0: there is none */
+static uint64_t interval_ns; /* of the watchdog; 0: there is no watchdog */
 
 void manager_start(void)
 {

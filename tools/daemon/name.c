@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the cache still have its name?  Whoever removes it takes the name away, and those who are
- * attached go on; nobody can come to them any more, and the name may be another cache's by now.
+/* Does the cache still have its name?  A removal takes the name away, and attached processes go
+ * on.  No other process can come to them any more, and by now the name may stand for another
+ * cache.
  *
- * The library keeps the index open.  So the name is ours as long as it stands for a file that
- * this process has open: that needs no memory of which file it was, hence no moment at which
- * the wrong one could be remembered.
+ * The library keeps the index open.  So the name is ours as long as it stands for a file that this
+ * process has open.  That test needs no memory of which file it was, so no wrong file can be
+ * remembered.
  * Tests: t/daemon/life.t */
 #include "config.h"
 
@@ -30,7 +31,7 @@ static bool is_open_here(DIR *fds, const struct stat *file)
 	return false;
 }
 
-/* Where nothing can be told the name is believed to be there. */
+/* Where nothing can be found out, the name is believed to be there. */
 bool name_is_ours(const struct daemon *d)
 {
 	char path[PATH_MAX + GPC_MAX_NAME + 16];
@@ -56,6 +57,7 @@ bool name_is_lost(struct daemon *d)
 	if (now < d->next_look)
 		return d->nameless;
 	d->next_look = now + LOOK_NS;
-	__atomic_store_n(&d->nameless, !name_is_ours(d), __ATOMIC_RELAXED); /* health.c looks */
+	/* the thread of health.c reads it */
+	__atomic_store_n(&d->nameless, !name_is_ours(d), __ATOMIC_RELAXED);
 	return d->nameless;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which options go together.
+/* Checks which options go together.
  * Tests: t/daemon/roles.t t/daemon/mode-and-group.t t/daemon/options.t */
 #include "config.h"
 

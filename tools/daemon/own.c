@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory and descriptors of this process, for metrics; and the bound of each part.  gpcd(8) has the
- * same.
+/* Memory and descriptors of this process, for metrics, and the bound of each part.  gpcd(8) has
+ * the same table.
  *
- * Shared memory, the index and RAM of pools, is of the cache: index_bytes, pool_memory_bytes.  The
- * rest is private: daemon_memory_bytes{kind="private"}.  Descriptors are daemon_descriptors, of
- * daemon_descriptors_limit.
+ * Shared memory (the index and the RAM of pools) belongs to the cache: index_bytes,
+ * pool_memory_bytes.  The rest is private: daemon_memory_bytes{kind="private"}.  The number of
+ * descriptors is daemon_descriptors, and its limit is daemon_descriptors_limit.
  *
  *   part                has at most                                   is told besides by gpc_
  *   ------------------  --------------------------------------------  ---------------------------
@@ -30,9 +30,9 @@
  *   slow calls, hot     nothing: they are in the index                slow, hot of gpc-inspect
  *     prefixes
  *
- * t/daemon/bounds.t drives them there, but for clients and batches
- * (t/daemon/events-memory.t, t/daemon/events-strangers.t), keys that were removed in a store
- * (t/tiers/gone.t) and answers of Redis (t/tiers/redis-ill.t).
+ * t/daemon/bounds.t drives most parts to their bounds.  Other tests do so for clients and batches
+ * (t/daemon/events-memory.t, t/daemon/events-strangers.t), for keys that were removed in a store
+ * (t/tiers/gone.t) and for answers of Redis (t/tiers/redis-ill.t).
  * Tests: t/daemon/bounds.t */
 #include "config.h"
 
@@ -44,7 +44,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* KiB of a line such as "RssAnon:	    1234 kB", as bytes. */
+/* Takes the KiB of a line such as "RssAnon: 1234 kB", as bytes. */
 static bool take(const char *line, const char *name, uint64_t *ret)
 {
 	unsigned long long kib;
@@ -74,7 +74,7 @@ static void look_status(struct metrics_process *m)
 		fclose(f);
 }
 
-/* The one that looks is none of them. */
+/* Does not count the descriptor that it looks with. */
 static uint64_t count_descriptors(void)
 {
 	DIR *dir = opendir("/proc/self/fd");

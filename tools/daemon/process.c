@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_FILES = 1024 }; /* that a process has, as a rule */
+enum { MOST_FILES = 1024 }; /* files that a process may have as a rule */
 
 volatile sig_atomic_t process_stopping;
 volatile sig_atomic_t process_asked;
@@ -44,7 +44,7 @@ static void on_hangup(int sig)
 	gpc_writer_wake(process_served);
 }
 
-/* SIGHUP is then what comes when it hangs up. */
+/* With a terminal, SIGHUP says that the terminal hangs up. */
 static bool has_terminal(void)
 {
 	int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
@@ -80,7 +80,7 @@ void process_catch_signals(void)
 	sigaction(SIGHUP, has_terminal() ? &stop : &reload, NULL);
 	sigaction(SIGUSR1, &ask, NULL);
 	sigaction(SIGPIPE, &ignore, NULL);
-	sigaction(SIGXFSZ, &ignore, NULL); /* a limit is an error like others */
+	sigaction(SIGXFSZ, &ignore, NULL); /* a file over the limit is an error like others */
 }
 
 const char *process_end(void)
@@ -90,8 +90,9 @@ const char *process_end(void)
 	return sig == SIGINT ? "SIGINT" : sig == SIGHUP ? "SIGHUP" : "SIGTERM";
 }
 
-/* A pipe or a file that the starter left open would be open for as long as we live, and who reads
- * from the pipe would wait.  The folder itself is read by a descriptor that goes with it. */
+/* A pipe or a file that the starter left open would stay open as long as gpcd lives, and the
+ * reader of such a pipe would wait for its end.  The descriptor that the folder is read by goes
+ * with the rest. */
 static void close_inherited(int but)
 {
 	DIR *fds = opendir("/proc/self/fd");
@@ -144,13 +145,13 @@ int process_detach(struct daemon *d)
 
 /* ---- the pid file ----
  *
- * It is locked for as long as we live: so what a process that was killed has left is told from
- * what somebody stands behind.  The lock is one of the process, which tells others its number;
- * it goes when any descriptor of the file is closed, and there is only this one. */
+ * It is locked as long as gpcd lives.  The lock tells the file of a living process from one that a
+ * killed process has left.  The lock belongs to the process, so others can read the owner's number
+ * from it.  It goes when any descriptor of the file is closed, so there is only this one. */
 
 static int pidfile_error(const struct daemon *d)
 {
-	/* EINVAL: what cannot be cut */
+	/* EINVAL: the file is of a kind that cannot be cut */
 	say(LOG_ERR, "--pidfile %s: %s", d->pidfile,
 	    say_file(errno == EINVAL ? ENXIO : errno, true));
 	return EXIT_RUNTIME;
@@ -164,7 +165,7 @@ static bool is_my_pidfile(const struct daemon *d)
 	       here.st_ino == there.st_ino && here.st_dev == there.st_dev;
 }
 
-/* Between the two calls its owner may remove it. */
+/* The owner may remove the file between the two calls. */
 static int open_pidfile(struct daemon *d)
 {
 	int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -179,7 +180,7 @@ static int open_pidfile(struct daemon *d)
 	return d->pidfile_fd < 0 ? pidfile_error(d) : 0;
 }
 
-/* 0, -EAGAIN: another has it, or -errno. */
+/* 0; -EAGAIN if another process has the lock; or -errno. */
 static int lock_pidfile(struct daemon *d)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -207,7 +208,8 @@ int process_take_pidfile(struct daemon *d)
 			errno = -r;
 			return pidfile_error(d);
 		}
-		close(d->pidfile_fd); /* taken; or gone, since its owner has just ended */
+		/* another process has it, or its owner has just ended and the file is gone */
+		close(d->pidfile_fd);
 		d->pidfile_fd = -1;
 		if (r == -EAGAIN)
 			return EXIT_PIDFILE_TAKEN;
@@ -216,7 +218,7 @@ int process_take_pidfile(struct daemon *d)
 
 int process_pidfile_taken(const struct daemon *d)
 {
-	/* 0: of another PID namespace */
+	/* 0: the owner is in another PID namespace */
 	if (d->pidfile_owner > 0)
 		say(LOG_ERR, "--pidfile %s: process %d has it, and is alive", d->pidfile,
 		    (int)d->pidfile_owner);
@@ -251,8 +253,8 @@ static void leave_terminal(void)
 		say(LOG_WARNING, "cannot leave the working folder: %s", strerror(errno));
 }
 
-/* Serving, or waiting for the seat.  Only now the pid file: a gpcd that finds the seat
- * taken must not touch the one of the writer. */
+/* Called when gpcd serves or waits for the seat.  The pid file is written only now, since a gpcd
+ * that finds the seat taken must leave the writer's file alone. */
 int process_ready(struct daemon *d, const char *status)
 {
 	snprintf(d->status, sizeof(d->status), "%s", status);

@@ -11,9 +11,9 @@
  *   any other                           a line names it, with both values: a restart takes it
  *   a mistake, or no file               a line says so, and nothing is changed
  *
- * An option that is not taken over is compared with the old value the next time as well, so it is named until
- * the restart.  Texts of options are never freed: other threads have them.
- * Tests: t/daemon/reload.t t/daemon/roles.t */
+ * An option that is not taken over is compared with its old value the next time as well, so it is
+ * named until the restart.  Texts of options are never freed, since other threads use them.
+ * Tests: t/daemon/reload.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the parser; say() goes the same way. */
+/* Passes on a mistake that the parser found, as say() would. */
 static void on_mistake(const char *text)
 {
 	cli_divert(NULL);
@@ -30,7 +30,7 @@ static void on_mistake(const char *text)
 	cli_divert(on_mistake);
 }
 
-/* The options as they are now; NULL after a message. */
+/* The options as they are in the file and the command line now; NULL after a message. */
 static struct daemon *read_again(const struct daemon *d)
 {
 	struct daemon *n = calloc(1, sizeof(*n));
@@ -51,7 +51,7 @@ static struct daemon *read_again(const struct daemon *d)
 	return NULL;
 }
 
-/* Of an option that is not taken over: why not, and the way there. */
+/* The reason why an option is not taken over, and the remedy. */
 static const char *remedy(const struct daemon *d, const struct option_said *o)
 {
 	if (o->of_cache && !d->create && !d->keep)
@@ -94,7 +94,8 @@ static void adopt(struct daemon *d, const struct daemon *n, bool of_tiers)
 	}
 }
 
-/* Names what a restart takes; how many others there are of the tiers. */
+/* Names the options that only a restart takes; *ret_of_tiers: how many others are options of the
+ * tiers. */
 static void compare(const struct daemon *d, const struct daemon *n, size_t *ret_of_tiers)
 {
 	size_t i;

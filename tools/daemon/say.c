@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gpcd says: messages to stderr or syslog, and to the service manager.
+/* Messages of gpcd: to stderr or syslog, and to the service manager.
  * Tests: t/daemon/says.t t/daemon/files.t t/tools/set.t */
 #include "config.h"
 
@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 static bool to_syslog, to_journal;
-static int most = LOG_DEBUG; /* the main thread stores it, others only read */
+static int most = LOG_DEBUG; /* stored by the main thread; other threads only read it */
 
-/* The journal reads the level from <N> in front of a line, and knows who we are. */
+/* The journal reads the level from <N> in front of a line, and knows the name of the process. */
 static void put(int level, const char *line)
 {
 	char clean[2048];
@@ -58,7 +58,7 @@ void say_asked(const char *fmt, ...)
 	put(LOG_NOTICE, line);
 }
 
-/* Is standard error the stream that the journal has given us, and not another file by now? */
+/* Is standard error still the stream that the journal gave this process? */
 static bool is_journal(void)
 {
 	const char *text = getenv("JOURNAL_STREAM");
@@ -88,7 +88,7 @@ int say_level_named(const char *word)
 	return -1;
 }
 
-/* As gpc(7) has it: an unknown word means all. */
+/* As gpc(7) says, an unknown word stands for all levels. */
 static int level_from(const char *word)
 {
 	int level = say_level_named(word);
@@ -96,19 +96,20 @@ static int level_from(const char *word)
 	return level < 0 ? LOG_DEBUG : level;
 }
 
-/* A level that gpc-inspect has set counts in place of these. */
+/* Sets the level that counts: the one that gpc-inspect has set, or else that of the options. */
 static void count(struct daemon *d)
 {
 	bool set = d->set_level >= 0;
 
-	/* other threads look */
+	/* other threads read it */
 	__atomic_store_n(&most, set ? d->set_level : d->made_most, __ATOMIC_RELAXED);
 	__atomic_store_n(&d->level, set ? d->set_level : d->made_level, __ATOMIC_RELAXED);
 }
 
 void say_level(struct daemon *d)
 {
-	static int from_library = -1; /* GPC_LOG, which is there the first time only */
+	/* GPC_LOG, which is in the environment at the first call only */
+	static int from_library = -1;
 	const char *word = getenv("GPC_LOG");
 
 	if (word && *word)
@@ -159,7 +160,7 @@ const char *say_file(int err, bool makes)
 		return "it is a folder: name a file";
 	case ELOOP:
 		return "it is a symbolic link: name the file itself";
-	case ENXIO: /* a socket, a FIFO that nobody reads, a device that is not there */
+	case ENXIO: /* a socket, a FIFO without a reader, or a device that is absent */
 	case ENODEV:
 		return "it is no regular file";
 	case EACCES:
@@ -183,7 +184,7 @@ void say_notify(const char *fmt, ...)
 	len = strlen(path);
 	memcpy(to.sun_path, path, len + 1);
 	if (path[0] == '@')
-		to.sun_path[0] = 0; /* abstract: the length counts, no final 0 */
+		to.sun_path[0] = 0; /* an abstract address has a length and no final 0 */
 	else
 		len++;
 	va_start(ap, fmt);

@@ -88,7 +88,8 @@ const char *serve_option_words(const char *text, char *ret, size_t room)
 	return ret;
 }
 
-/* Room that nobody has typed follows from pools: those of the cache that have another size than the options say. */
+/* Room that no option gives follows from pools.  This names the pools of the cache whose size
+ * differs from the options. */
 static void name_pools(const struct daemon *d, char *ret, size_t room)
 {
 	const struct gpc_attach_options opt = { .size = sizeof(opt),
@@ -112,8 +113,8 @@ static void name_pools(const struct daemon *d, char *ret, size_t room)
 	gpc_close(c);
 }
 
-/* Of a cache that is there and is another one: which command removes it, and where a number comes
- * from that nobody has typed. */
+/* For a cache that exists with another geometry: the command that removes it, and the origin of a
+ * number that no option gave. */
 static const char *how_to_have(const struct daemon *d, int err, char *ret, size_t room)
 {
 	ret[0] = 0;
@@ -148,7 +149,7 @@ static int cannot_open(const struct daemon *d, int err)
 	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
 }
 
-/* One line a second at most; a signal ends it. */
+/* Logs one line a second at most; a signal ends the work. */
 static int on_progress(void *arg, uint64_t done, uint64_t bytes)
 {
 	struct daemon *d = arg;
@@ -204,7 +205,7 @@ static void set_memory(struct daemon *d)
 	d->cfg.ram_memory = &d->memory;
 }
 
-/* Memory takes its time: a standby waits for whoever is making the cache. */
+/* Memory takes its time, so a standby waits for the process that is making the cache. */
 static int make(struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
 {
 	int r;
@@ -215,7 +216,8 @@ static int make(struct daemon *d, const struct gpc_attach_options *opt, gpc **re
 	return r;
 }
 
-/* Whose it is matters if we fail before anybody was told that it is there. */
+/* d->made says whose cache it is, which matters if gpcd fails before it has announced the
+ * cache. */
 static int make_or_attach(struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
 {
 	int r = make(d, opt, ret);
@@ -362,7 +364,7 @@ int serve_open(struct daemon *d, gpc **ret)
 	return d->key == KEY_DRAWN ? key_make(d) : key_dress(d);
 }
 
-/* A writer that is stopped serves nobody, and --standby would wait for ever. */
+/* A stopped writer serves nobody, so --standby would wait for ever. */
 static int seat_taken(const struct daemon *d, gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };
@@ -407,7 +409,8 @@ bool serve_has_engine(gpc *c)
 	       gpc_stats_get(c, info.writer_peer, &st) >= 0 && strncmp(st.label, "gpcd", 4) != 0;
 }
 
-/* An engine serves what it has made: gpcd is a standby without being told, and keeps the tiers. */
+/* An engine serves the cache that it has made.  gpcd becomes a standby without being told, and
+ * keeps the tiers. */
 static void say_joined(const struct daemon *d, gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };
@@ -423,8 +426,8 @@ static void say_joined(const struct daemon *d, gpc *c)
 	    d->name, info.writer_pid, label);
 }
 
-/* There is a writer: wait for its end.  A label is given when one attaches, and until now
- * nobody could know which it would be: once more, then. */
+/* There is a writer, so this waits for its end.  A label is given at the attach, and until now
+ * nobody could know which one applies; so it attaches once more. */
 static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 {
 	int status, r;
@@ -487,11 +490,11 @@ int serve_take_seat(struct daemon *d, gpc **c)
 		return seat_taken(d, *c);
 	if (r < 0)
 		say(LOG_ERR, "%s: cannot take the writer's seat: %s", d->name, cli_gpc_text(r));
-	__atomic_store_n(&d->served, r >= 0, __ATOMIC_RELAXED); /* http.c looks */
+	__atomic_store_n(&d->served, r >= 0, __ATOMIC_RELAXED); /* the thread of http.c reads it */
 	return r < 0 ? EXIT_RUNTIME : 0;
 }
 
-/* Those who are attached are served to the end; nobody else can come any more. */
+/* Attached processes are served to the end; no other process can come any more. */
 static bool is_deserted(struct daemon *d, gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };
@@ -528,7 +531,7 @@ static int serve_until_end(struct daemon *d, gpc *c)
 		return EXIT_RUNTIME;
 	}
 	process_served = c;
-	__atomic_store_n(&d->serving, true, __ATOMIC_RELAXED); /* health.c looks */
+	__atomic_store_n(&d->serving, true, __ATOMIC_RELAXED); /* the thread of health.c reads it */
 	while (!process_stopping) {
 		turn(d);
 		say_level_of(d, c);
@@ -551,7 +554,7 @@ static int serve_until_end(struct daemon *d, gpc *c)
 	return process_stopping ? 0 : EXIT_RUNTIME;
 }
 
-/* Who has the seat publishes what happens, so two never do. */
+/* Only the process that has the seat publishes events, so two never do. */
 int serve_run(struct daemon *d, gpc *c)
 {
 	struct events *events = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that have waited long for the writer, in the log of the gpcd that serves.
+/* Logs calls that have waited long for the writer, in the gpcd that serves.
  * Tests: t/tools/slow.t */
 #include "config.h"
 
@@ -36,7 +36,7 @@ void say_slow(struct daemon *d, gpc *c)
 	if (now < d->next_slow)
 		return;
 	d->next_slow = now + UINT64_C(1000000000);
-	if (!told) { /* it begins to serve: what was before it is in `gpc-inspect slow` */
+	if (!told) { /* it begins to serve; `gpc-inspect slow` has the calls before that */
 		d->slow_ns = now;
 		return;
 	}
@@ -44,7 +44,8 @@ void say_slow(struct daemon *d, gpc *c)
 		for (int i = 0; i < n; i++) {
 			uint64_t ended = batch[i].ended_ns;
 
-			if (ended <= told || ended > cli_now_ns()) /* anybody may write there */
+			/* any attached process may write there */
+			if (ended <= told || ended > cli_now_ns())
 				continue;
 			newest = ended > newest ? ended : newest;
 			if (++n_told <= MOST_LINES)

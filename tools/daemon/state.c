@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What SIGUSR1 asks for: one line that says how the cache is.
+/* The answer to SIGUSR1: one line about the state of the cache.
  * Tests: t/daemon/says.t */
 #include "config.h"
 
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <time.h>
 
-/* Seconds since then; CLOCK_REALTIME may have been set back. */
+/* Seconds since that time; CLOCK_REALTIME may have been set back. */
 static uint64_t age_s(uint64_t then_ns)
 {
 	struct timespec now;

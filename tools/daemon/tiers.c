@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tiers below RAM: one process of those that are configured with them keeps them.
+/* The tiers below RAM: of the processes that are configured with them, one keeps them.
  *
  * They are opened and closed by a thread, whose commands the writer's own thread carries out
- * meanwhile.  A file that is refused ends gpcd before it says that it is ready.  Engines do the same
- * (python/gpc/engines/tiers.py), so the table is that of both.  The library's lock decides who is
- * first; "other" is a steward of this cache with another file or store.
+ * meanwhile.  A file that is refused ends gpcd before it says that it is ready.  Engines do the
+ * same (python/gpc/engines/tiers.py), so the tables hold for both.  The library's lock decides
+ * which process is first; "other" is a steward of this cache with another file or store.
  *
  *   who has the seat       who keeps tiers        this process, at its start     later
  *   ---------------------  ---------------------  -----------------------------  ------------------------
- *   this process           nobody                 opens them, or ends: why       opens them, once a second
+ *   this process           nobody                 opens them, or ends with the   opens them, once a second
+ *                                                 reason
  *   this process           another, the same      waits                          opens them when it ends
- *   an engine              nobody                 opens them, or ends: why       opens them after a second
+ *   an engine              nobody                 opens them, or ends with the   opens them after a second
+ *                                                 reason
  *   an engine              another, the same      waits                          opens them after a second
- *   a gpcd, or nobody yet  whoever                gpcd waits for the seat; an    the same
+ *   a gpcd, or nobody yet  any or none            gpcd waits for the seat; an    the same
  *                                                 engine as beside an engine
- *   whoever                another, other ones    ends: which, and whose         says so once
+ *   any or none            another, other ones    ends, and names them and       logs that once
+ *                                                 their steward
  *
  *   dies or ends                       then
  *   ---------------------------------  ------------------------------------------------------------------
- *   the steward, with the seat         the one who wins it opens them at once, if it is configured; else
- *                                      another one after the second
- *   the steward, without the seat      the writer at once, if it is configured; else another one
- *   the writer, which is no steward    nothing: the steward goes on, whoever wins
+ *   the steward, with the seat         the next writer opens them at once, if it is configured with them;
+ *                                      else another process does after the second
+ *   the steward, without the seat      the writer opens them at once, if it is configured with them; else
+ *                                      another process does
+ *   the writer, which is no steward    nothing: the steward goes on, whichever process wins the seat
  *   the steward's seat, and it lives   (engines) it closes them, and the winner opens them
  * Tests: t/daemon/disk-aside.t t/daemon/remote.t t/daemon/disk.t t/daemon/exists.t
  *   t/daemon/joins.t t/daemon/reload.t */
@@ -40,14 +44,15 @@
 #include <unistd.h>
 
 enum {
-	STEP_MS = 50,    /* a step of serving, while the thread works */
-	TURN_MS = 5,     /* ... or of waiting, where another process serves */
-	GRACE_MS = 1000, /* that the writer, which may be configured with them, has first */
+	STEP_MS = 50, /* a step of serving, while the thread works */
+	TURN_MS = 5,  /* ... or of waiting, where another process serves */
+	/* time in which the writer, which may be configured with them, goes first */
+	GRACE_MS = 1000,
 	WRITER_MS = 10000,
-	TRANSIT = 64, /* slots of the RAM pool beside --ram-blocks */
+	TRANSIT = 64, /* slots of the RAM pool that are added to --ram-blocks */
 	PAGE = 4096,
 	HEADER = 128,
-	FRONT = 131072,        /* of the file: about what is not images */
+	FRONT = 131072,        /* bytes of the file that are no images, about */
 	MOST_BLOCKS = 1 << 24, /* of a pool */
 };
 
@@ -82,7 +87,7 @@ enum {
 	STRICT
 };
 
-/* 0 is no value of its own in gpc_tiers_options: it is the default. */
+/* gpc_tiers_options has 0 for the default, so 0 is no value of its own. */
 static bool set_u32(const char *option, const char *arg, uint64_t least, uint64_t most,
 		    uint32_t *ret)
 {
@@ -94,8 +99,8 @@ static bool set_u32(const char *option, const char *arg, uint64_t least, uint64_
 	return true;
 }
 
-/* Of other options the last one counts; of these each would be a tier, and there is room for one of
- * a kind. */
+/* Of other options the last one counts.  Of these each one would be a tier, and there is room for
+ * one of a kind. */
 static bool set_once(const char *option, const char *what, const char *arg, const char **at)
 {
 	if (*at) {
@@ -160,7 +165,7 @@ bool tiers_option_is_path(int number)
 	return number == DISK || number == KEY_FILE;
 }
 
-/* Of the cache, and not of its tiers. */
+/* Is it an option of the cache, and not of its tiers? */
 bool tiers_option_is_key(int number)
 {
 	return number == KEY_FILE;
@@ -171,13 +176,13 @@ static bool has_tiers(const struct daemon *d)
 	return d->disk[0] || d->tiers.remote;
 }
 
-/* Bytes of the file for a block. */
+/* Bytes of the file that one block takes. */
 static uint64_t bytes_of_each(const struct daemon *d)
 {
 	return (d->memory.block_bytes + PAGE - 1) / PAGE * PAGE + HEADER;
 }
 
-/* Of --disk-bytes.  Without --block-bytes the library knows how large they are. */
+/* The blocks that --disk-bytes gives.  Without --block-bytes, the library knows their size. */
 static uint64_t blocks_of(const struct daemon *d)
 {
 	uint64_t blocks;
@@ -234,7 +239,7 @@ int tiers_check(struct daemon *d)
 
 /* ---- before there is a cache ---- */
 
-/* As the library has it where nothing is said. */
+/* The number of blocks that the library assumes where no option gives it. */
 static uint64_t remote_blocks(const struct daemon *d)
 {
 	uint64_t blocks = 4 * (uint64_t)d->cfg.ram_blocks;
@@ -248,7 +253,7 @@ static int look_at_file(struct daemon *d, struct gpc_tiers_file *ret)
 {
 	int r = gpc_tiers_file_get(d->disk, ret);
 
-	/* a damaged one tells nothing; the library sets it aside */
+	/* a damaged file tells nothing, and the library sets it aside */
 	if (r == -ENOENT || (r == -EBADMSG && !(d->tiers.flags & GPC_TIERS_STRICT)))
 		return 0;
 	if (r < 0) {
@@ -262,7 +267,7 @@ static int look_at_file(struct daemon *d, struct gpc_tiers_file *ret)
 	return 0;
 }
 
-/* ---- what is refused before RAM is made, which may take long ----
+/* ---- options that are refused before RAM is made, since that may take long ----
  *
  * The library refuses all of it, and more, when it opens the tier; these are its sentences.  Only
  * who makes the cache is spared the way there, or who waits for it: of the latter's file another process may
@@ -281,7 +286,7 @@ static bool is_absent(const struct daemon *d)
 	return r == -ENOENT;
 }
 
-/* No file, one that was never made to its end, or a damaged one. */
+/* There is no file, or one that was never made to its end, or a damaged one. */
 static const char *say_what_there_is(const struct daemon *d)
 {
 	struct gpc_tiers_file f = { .size = sizeof(f) };
@@ -349,7 +354,8 @@ static bool find_other(const struct daemon *d, const struct gpc_tiers_file *f, c
 	return false;
 }
 
-/* All that is missing at once: who adds one option should not hear of the next. */
+/* Names all missing options at once, so that a user who adds one does not hear of the next
+ * afterwards. */
 static bool find_no_ram(const struct daemon *d, const struct gpc_tiers_file *f, char *why,
 			size_t room)
 {
@@ -366,8 +372,8 @@ static bool find_no_ram(const struct daemon *d, const struct gpc_tiers_file *f, 
 				"say how large the file is to be");
 }
 
-/* The library looks at the store's options before it looks for the cache.  There is none, or there
- * is one since a moment ago, whose tier is closed again. */
+/* The library checks the store's options before it looks for the cache.  So it finds no cache; or
+ * it finds one that was made a moment ago, whose tier is closed again. */
 static bool find_bad_store(const struct daemon *d, char *why, size_t room)
 {
 	struct gpc_tiers_options o = { .size = sizeof(o),
@@ -382,7 +388,7 @@ static bool find_bad_store(const struct daemon *d, char *why, size_t room)
 	return snprintf(why, room, "%s", cli_gpc_text(r));
 }
 
-/* f: what the file says of itself; no blocks: there is none. */
+/* f: the entries of the file's head; no blocks: there is no file. */
 static int refuse_early(const struct daemon *d, const struct gpc_tiers_file *f)
 {
 	const char *option = d->disk[0] ? "disk" : "remote";
@@ -399,7 +405,7 @@ static int refuse_early(const struct daemon *d, const struct gpc_tiers_file *f)
 		option = "remote";
 		found = find_bad_store(d, why, sizeof(why));
 	}
-	/* once more: the file may be what another gpcd has made, or has, by now */
+	/* looks once more: another gpcd may have made the file by now, or may be making it */
 	if (!found || !is_absent(d))
 		return 0;
 	say(LOG_ERR, "%s: --%s: %s", d->name, option, why);
@@ -466,7 +472,7 @@ static void *close_run(void *arg)
 	return NULL;
 }
 
-/* Without a thread the call is made here, and waits for its timeouts. */
+/* Without a thread the call is made here, and waits for its own timeouts. */
 static void run_beside(struct tiers_thread *t, gpc *c, void *(*run)(void *arg))
 {
 	t->done = false;
@@ -510,8 +516,8 @@ static bool is_same(uint32_t kind, const char *ours, const char *theirs)
 	       a.st_ino == b.st_ino;
 }
 
-/* The process that keeps a tier of this cache, or 0; *ret_what: the first one that is not as ours is,
- * or NULL. */
+/* The process that keeps a tier of this cache, or 0; *ret_what: the first option in which its
+ * tiers differ from ours, or NULL. */
 static int32_t find_steward(const struct daemon *d, gpc *c, const char **ret_what)
 {
 	static struct gpc_tier t;
@@ -539,7 +545,7 @@ static int32_t find_steward(const struct daemon *d, gpc *c, const char **ret_wha
 	return st.pid;
 }
 
-/* Once, until it is another text: tiers_look tries again and again. */
+/* Logs a text once, until there is another text, since tiers_look tries again and again. */
 static void say_once(struct daemon *d, const char *text)
 {
 	if (strcmp(d->tiers_why, text))
@@ -675,7 +681,7 @@ void tiers_stop(struct daemon *d, gpc *c)
 	d->tiers_thread = NULL;
 }
 
-/* ---- other ones, while it runs ---- */
+/* ---- other tiers, while gpcd runs ---- */
 
 struct wish {
 	struct gpc_tiers_options tiers;
@@ -707,7 +713,7 @@ bool tiers_change(struct daemon *d, struct daemon *n, gpc *c)
 	static struct wish old, new; /* large */
 	bool kept = d->tiers_thread, served;
 
-	/* what is said at a start was said, and the cache is the one that it is */
+	/* the messages of a start were logged before, and the cache stays the same */
 	n->quiet = true;
 	n->create = false;
 	n->key_file[0] = 0;
@@ -723,7 +729,7 @@ bool tiers_change(struct daemon *d, struct daemon *n, gpc *c)
 	take_wish(d, &new);
 	served = d->served && has_tiers(d);
 	if ((!kept && !served) || !tiers_start(d, c))
-		return true; /* or tiers_look opens them */
+		return true; /* or else tiers_look opens them */
 	take_wish(d, &old);
 	tiers_start(d, c);
 	return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands that act: reap sees to it that the seats of dead processes are freed,
- * rm takes caches away.
+/* The commands that act on dead processes and on caches: reap has the seats of dead processes
+ * freed, rm removes caches.
  * Tests: t/tools/inspect-rm.t t/daemon/all-dead.t t/tools/inspect-peers.t */
 #include "config.h"
 
@@ -21,9 +21,9 @@
 
 enum {
 	TURN_MS = 20,
-	WRITER_MS = 2000, /* patience with a writer that should have reaped */
-	OWN_MS = 10000,   /* as the writer ourselves: quarantines take time */
-	LEAVE_MS = 2000,  /* patience with a process that is about to end */
+	WRITER_MS = 2000, /* time for a writer that should have reaped */
+	OWN_MS = 10000,   /* as the writer itself: quarantines take time */
+	LEAVE_MS = 2000,  /* time for a process that is about to end */
 };
 
 /* ---- reap ---- */
@@ -44,7 +44,7 @@ static bool is_led(gpc *c, uint32_t seats, int peer)
 	return false;
 }
 
-/* Seats that a writer has to clear: their number, or -errno.  Those that it keeps are none. */
+/* The number of seats that a writer has to clear, or -errno.  Seats that it keeps do not count. */
 static int count_gone(gpc *c, struct gone *ret)
 {
 	struct gpc_info info = { .size = sizeof(info) };
@@ -68,7 +68,8 @@ static int count_gone(gpc *c, struct gone *ret)
 	return ret->dead + ret->left;
 }
 
-/* Until nobody who is gone sits there any more, or time is up; returns how many remain. */
+/* Waits until no dead process has a seat there any more, or until the time is up; returns how many
+ * remain. */
 static int wait_reaped(gpc *c, bool serve, unsigned limit_ms)
 {
 	uint64_t end = cli_now_ns() + limit_ms * UINT64_C(1000000);
@@ -124,7 +125,7 @@ static void show_reaped(const struct inspect *in, const struct gone *gone, int r
 	out_json(o);
 }
 
-/* Before we attach: where the dead have all seats, attaching clears them. */
+/* Looks before it attaches, since an attach clears seats where dead processes have all of them. */
 static int look_first(struct inspect *in, struct gone *gone)
 {
 	gpc *c;
@@ -165,7 +166,7 @@ int inspect_reap(struct inspect *in)
 
 /* ---- rm ---- */
 
-/* 1 = somebody has locked a byte of that file, 0 = nobody, or -errno. */
+/* 1 = a process has locked a byte of that file, 0 = none has, or -errno. */
 static int is_locked(const char *path)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -198,8 +199,8 @@ static int each_memory(const struct inspect *in, const char *name, int (*look)(c
 	return r;
 }
 
-/* Seats are byte locks on the lock file, held by the kernel for as long as a process
- * lives: that answers for damaged caches, too; so are uses of memory on its files. */
+/* Seats are byte locks on the lock file, and the kernel holds them as long as a process lives.  So
+ * they tell of damaged caches, too.  The locks on files of memory tell the same of its uses. */
 static int is_used(const struct inspect *in, const char *name)
 {
 	char path[PATH_MAX];
@@ -210,7 +211,7 @@ static int is_used(const struct inspect *in, const char *name)
 	return r ? r : each_memory(in, name, is_locked);
 }
 
-/* A daemon that was just told to end still has its seat for a moment. */
+/* A daemon that was just told to end has its seat for a moment more. */
 static int is_used_for_long(const struct inspect *in, const char *name)
 {
 	uint64_t end = cli_now_ns() + LEAVE_MS * UINT64_C(1000000);
@@ -273,7 +274,7 @@ static int find_it(const struct inspect *in, const char *name)
 	snprintf(path, sizeof(path), "%s/gpc.%s.idx", inspect_dir(in), name);
 	if (!access(path, F_OK))
 		return 0;
-	r = gpc_attach(name, &o, GPC_READONLY, &c); /* which says so */
+	r = gpc_attach(name, &o, GPC_READONLY, &c); /* the message of the attach says so */
 	if (r >= 0)
 		gpc_close(c);
 	return r < 0 ? r : 0;
@@ -284,7 +285,7 @@ static int remove_one(const struct inspect *in, const char *name, json_t *remove
 {
 	int r = in->dry_run ? find_it(in, name) : gpc_unlink(name, in->dir);
 
-	/* what a killed creator left is gone by now, and was never a cache */
+	/* the rest that a killed creator left is gone by now, and was never a cache */
 	if (r < 0 && !(r == -ENOENT && in->stale)) {
 		cli_cache_error(r, name);
 		return EXIT_RUNTIME;

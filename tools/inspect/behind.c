@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process behind which eviction waits: blocks are dying, and the oldest open section is its.  A
- * lookup's section lasts microseconds, so one that lasts longer is somebody's who is stopped, or
- * who forgot it; and no block that dies after its beginning is free before its end.
+/* The process that eviction waits for: blocks are dying, and this process has the oldest open
+ * section.  The section of a lookup lasts microseconds.  A section that lasts longer belongs to a
+ * process that is stopped, or that forgot it.  No block that dies after the section's beginning is
+ * free before its end.
  * Tests: t/tools/behind.t */
 #include "config.h"
 
@@ -9,7 +10,7 @@
 #include "tools/inspect/sample.h"
 #include "tools/common/output.h"
 
-/* null: eviction waits for nobody. */
+/* null: eviction waits for no process. */
 json_t *inspect_behind(gpc *c, const struct gpc_info *info)
 {
 	struct gpc_stats all = { .size = sizeof(all) }, best = { 0 };

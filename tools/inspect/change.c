@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands that forget: clear takes what is cached in a pool, or of a tag; drop takes one key.
- * Where no process is the writer, gpc-inspect is it meanwhile.
+/* The commands that forget: clear forgets the blocks of a pool or of a tag, drop forgets one key.
+ * Where no process is the writer, gpc-inspect is the writer meanwhile.
  * Tests: t/tools/inspect-change.t */
 #include "config.h"
 
@@ -14,14 +14,15 @@
 
 enum { PATIENCE_MS = 10000 };
 
-/* It says which cache: to forget is not for the only one that happens to be there. */
+/* The command must name its cache: it must not forget blocks of the only cache that happens to be
+ * there. */
 static int open_named(struct inspect *in, gpc **ret)
 {
 	return in->name ? inspect_open(in, GPC_SERVE, ret)
 			: cli_usage("%s: NAME is missing", in->command);
 }
 
-/* The library's sentence names the flag, and here it is an option. */
+/* The library's sentence names the flag; the message names the option. */
 static int fail(const struct inspect *in, int r)
 {
 	static const char flag[] = "GPC_IF_IDLE: ";
@@ -97,7 +98,7 @@ int inspect_clear(struct inspect *in)
 /* ---- drop ---- */
 
 /* 1 = dropped, 0 = that space has no such block, or a negative errno.  The reference keeps the
- * block from being another key's when the command arrives. */
+ * block, so it has no other key when the command arrives. */
 static int drop_in_space(const struct inspect *in, gpc *c, uint32_t space, const gpc_key *key)
 {
 	gpc_block block = GPC_NONE;

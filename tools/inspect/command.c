@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* command: the command line of gpcd that makes a cache like this one, or its configuration file.
  *
- * It has what the cache itself knows: its geometry, the pools that gpcd makes, memory of RAM, owner
- * and mode of its files.  Standard error names the rest, a line each: pools of other makers,
- * tiers, whose options are the steward's own, and settings that no option has.
- * Tests: t/tools/command.t t/python/vllm-gpcd.t */
+ * It has the settings that the cache itself knows: its geometry, the pools that gpcd makes, the
+ * memory of RAM, and the owner and mode of its files.  Standard error names the rest, a line each:
+ * pools of other makers, tiers, whose options only the steward knows, and settings that no option
+ * has.
+ * Tests: t/tools/command.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
@@ -193,7 +194,7 @@ static void add_numa(struct made *m, const struct gpc_pool_memory *p)
 		    nodes_text(p->nodes, nodes, sizeof(nodes)));
 }
 
-/* Beside the cache's files unless it is a file of a hugetlbfs. */
+/* The folder is that of the cache's files, unless the file is in a hugetlbfs. */
 static void add_huge_dir(struct made *m, const struct gpc_pool_memory *p)
 {
 	char dir[sizeof(p->file)], *slash;
@@ -297,7 +298,7 @@ static bool is_safe(const char *word)
 					   "0123456789._/:,=@%+-")];
 }
 
-/* For a POSIX shell; a name that begins with a hyphen comes behind --. */
+/* For a POSIX shell; a name that begins with a hyphen follows --. */
 static void print_word(const char *word)
 {
 	if (is_safe(word)) {
@@ -328,7 +329,7 @@ static void print_line(const struct made *m)
 	putchar('\n');
 }
 
-/* Can a line of such a file have it? */
+/* Can a line of a configuration file have this value? */
 static bool fits_file(const char *value)
 {
 	size_t n = strlen(value);

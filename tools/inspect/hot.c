@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hot: the prefixes, roots and tags that are used most.
  *
- * Readers count nothing by block; each use leaves a stamp, which the next one overwrites.  So the
- * command looks again and again, and counts the looks before which a block was used since the look
- * before: `looks` of K, which are so many uses at least.  If uses come independently, r a second, a
- * look d seconds behind the last one finds one with probability p = 1 - exp(-r d).  From the share of
- * looks follows r, and from Wilson's interval of that share the interval of r.  Where every look
- * finds one, there is no upper end.
+ * Readers count nothing by block.  Each use leaves a stamp, which the next use overwrites.  So the
+ * command looks K times.  For each block it counts in `looks` the looks that found a use since the
+ * look before; there were at least as many uses.  If uses come independently, r a second, a look d
+ * seconds after the last one finds one with probability p = 1 - exp(-r d).  The share of looks
+ * gives r, and Wilson's interval of that share gives the interval of r.  Where every look finds a
+ * use, there is no upper end.
  *
- * A prefix ends where no child has nine tenths of its looks: what comes before is used with it, and
- * what follows goes different ways, or is not used.
+ * A prefix ends where no child has nine tenths of its looks.  The blocks before the end are used
+ * together.  The blocks after it go different ways, or are not used.
  * Tests: t/tools/hot.t */
 #include "config.h"
 
@@ -29,7 +29,7 @@ struct hot {
 	const struct inspect *in;
 	gpc *c;
 	struct hot_table blocks, roots, tags;
-	uint32_t looks; /* that counted: all but the first */
+	uint32_t looks; /* looks that counted: all but the first */
 	uint64_t tick;  /* of the last look */
 	uint64_t begun_ns, ended_ns;
 };
@@ -88,7 +88,7 @@ static double interval_s(const struct hot *h)
 	return (double)(h->ended_ns - h->begun_ns) / 1e9 / h->looks;
 }
 
-/* Uses a second of a share of looks; none of 1. */
+/* Uses a second that belong to a share of looks; infinite for a share of 1. */
 static double rate(const struct hot *h, double share)
 {
 	return -log1p(-share) / interval_s(h);
@@ -101,7 +101,7 @@ static void set_rate(json_t *o, const char *field, const struct hot *h, double s
 				      : json_null());
 }
 
-/* Wilson's interval for 95 of 100; what the table has lost goes to the upper end. */
+/* Wilson's interval for 95 of 100; the count that the table has lost goes to its upper end. */
 static void set_rates(json_t *o, const struct hot *h, const struct hot_table *t,
 		      const struct hot_row *r)
 {
@@ -119,7 +119,7 @@ static void set_rates(json_t *o, const struct hot *h, const struct hot_table *t,
 
 /* ---- the answer ---- */
 
-/* The words of a root that the cache keeps, but for salts. */
+/* The words of a root that the cache keeps, without salts. */
 static json_t *words_of(const struct hot *h, const gpc_key *root)
 {
 	char data[GPC_ROOT_BYTES], text[GPC_ROOT_BYTES + 2 * FIELDS] = "";

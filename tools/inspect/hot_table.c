@@ -15,7 +15,7 @@ static uint32_t hash(const struct hot_table *t, const gpc_key *k)
 	return (uint32_t)(h >> 32) & (t->slots - 1);
 }
 
-/* Where it is, or where it would be. */
+/* The place of the key, or the place where it would be. */
 static uint32_t *slot_of(const struct hot_table *t, const gpc_key *k)
 {
 	uint32_t at = hash(t, k);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* inspect.h - what the commands of gpc-inspect share.
  *
- * A command is a function and a row in the table of main.c.  Those that look
- * attach read-only: no seat, no effect on recency, and a dead or damaged cache is as
- * good as a live one.  ping attaches as a peer.  Only ping --put, reap,
- * release, set, clear, drop and rm act.
+ * A command is a function and a row in the table of main.c.  Commands that look attach read-only:
+ * they take no seat and have no effect on recency, and they can look at a dead or damaged cache as
+ * well as at a live one.  ping attaches as a peer.  Only ping --put, reap, release, set, clear,
+ * drop and rm act.
  * Tests: t/tools/inspect.t */
 #ifndef GPC_TOOLS_INSPECT_H
 #define GPC_TOOLS_INSPECT_H
@@ -44,9 +44,9 @@ enum {
 struct inspect {
 	const char *command;
 	const char *dir;  /* --dir, or NULL: the library's default */
-	const char *name; /* of the cache; see inspect_name */
-	const char *key;  /* lookup, drop */
-	char **words;     /* set: KEY=VALUE, so many */
+	const char *name; /* name of the cache; see inspect_name */
+	const char *key;  /* key of lookup and drop */
+	char **words;     /* set: the words KEY=VALUE */
 	int nwords;
 	bool json, csv, force, stale, if_idle, list, dry_run, put, yes, config;
 	uint32_t tag;      /* --tag, or 0 */
@@ -83,15 +83,15 @@ int inspect_clear(struct inspect *in);
 int inspect_drop(struct inspect *in);
 int inspect_rm(struct inspect *in);
 
-/* The pool of --pool: 0, or the exit status after a message. */
+/* Checks that the pool of --pool exists: 0, or the exit status after a message. */
 int inspect_check_pool(const struct inspect *in, gpc *c);
-/* A key as it is shown. */
+/* Reads a key in the form in which it is shown. */
 bool inspect_key(const char *text, gpc_key *ret);
 
 /* The directory of the segments. */
 const char *inspect_dir(const struct inspect *in);
 
-/* Is it how the name of a file of memory ends?  gpc_segment(5). */
+/* Can the name of a file of memory end like that?  gpc_segment(5) has the names. */
 bool inspect_is_memory(const char *suffix);
 /* Names of caches in the directory, sorted, each once: those with a segment of that
  * suffix ("idx"), or of any (NULL).  Returns how many, or -1 after a message.  Free
@@ -99,12 +99,12 @@ bool inspect_is_memory(const char *suffix);
 int inspect_scan(const struct inspect *in, const char *suffix, char ***ret_names);
 void inspect_free_names(char **names, int n);
 
-/* Without a name on the command line: the only cache there is.  0, or the exit status. */
+/* If the command line has no name, takes the only cache that there is.  0, or the exit status. */
 int inspect_name(struct inspect *in);
 
 /* inspect_name, then attach with these flags; 0, or the exit status after a message. */
 int inspect_open(struct inspect *in, uint32_t flags, gpc **ret);
-/* Quietly, by name. */
+/* Attaches by name, without a message. */
 int inspect_attach(const struct inspect *in, const char *name, uint32_t flags, gpc **ret);
 
 /* ---- inspect-state.c ---- */
@@ -115,35 +115,36 @@ struct inspect_look {
 	/* seats that no writer has cleared: of processes that are dead or have left */
 	int dead;
 	int writer_stopped; /* as cli_stopped says */
-	/* served, writer stopped, no writer, unused, or why no process could attach */
+	/* served, writer stopped, no writer, unused, or the reason why no process could attach */
 	char state[300];
 };
 /* 0, or a negative errno. */
 int inspect_look(const struct inspect *in, const char *name, gpc *c, struct inspect_look *ret);
-/* Is `refused` of gpc_info only that the cache is another user's, or that this place is
- * read-only? */
+/* Does `refused` of gpc_info say only that the cache belongs to another user, or that this place
+ * is read-only? */
 bool inspect_is_closed(const struct inspect *in, const char *name, int refused);
-/* The fields of JSON that list and stat have in common. */
+/* The fields of JSON that list and stat share. */
 void inspect_put_state(json_t *o, const struct inspect_look *l);
 
-/* Which pools there are, as `stat` and `env` show them. */
+/* The pools, as `stat` and `env` show them. */
 json_t *inspect_pools(gpc *c);
 /* Copies of the table on devices, as `stat` and `peers` show them, and the devices that should
  * have one. */
 json_t *inspect_mirrors(gpc *c);
 json_t *inspect_tiers(gpc *c);
 void inspect_show_tiers(const json_t *rows);
-void inspect_show_mirrors(const json_t *rows); /* nothing when there is none */
+void inspect_show_mirrors(const json_t *rows); /* shows nothing when there is none */
 /* Transfers and claims, as `stat` and `peers` show them: an object with the arrays under_way and
- * claimed. So many as the peers together have: where there are none, nobody looks. */
+ * claimed.  The arguments are the numbers of all peers together; a number of 0 spares the look. */
 json_t *inspect_waits(gpc *c, uint64_t transfers, uint64_t claims);
-/* One of these arrays, as far as it is that peer's. */
+/* The rows of one of these arrays that belong to that peer. */
 json_t *inspect_waits_of(const json_t *waits, const char *list, int peer);
-/* The age of the oldest one in an array; null: there is none. */
+/* The age of the oldest row of an array; null if there is none. */
 json_t *inspect_oldest(const json_t *rows);
-/* The tables, each with an empty line before it, the first one if `apart`; false: there is none. */
+/* Shows the tables, each after an empty line, the first one only if `apart`; false if there is
+ * none. */
 bool inspect_show_waits(const json_t *waits, bool apart);
-/* The peer behind which eviction waits, with a line that says what to do; null: none. */
+/* The peer that eviction waits for, with a line that gives the remedy; null if there is none. */
 json_t *inspect_behind(gpc *c, const struct gpc_info *info);
 bool inspect_show_behind(const json_t *behind); /* that line, if there is one */
 /* One summary line of every cache, as `list` shows them; NULL after a message. */

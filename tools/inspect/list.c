@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list: every cache of the directory in one line; env: what they run on.
+/* list: every cache of the directory in one line.  env: the machine that they run on.
  * Tests: t/tools/inspect-cost.t t/tools/inspect.t */
 #include "config.h"
 
@@ -29,7 +29,7 @@ static void set_count(json_t *row, const char *field, uint64_t v)
 	json_object_set_new(row, field, out_need(json_integer((json_int_t)v)));
 }
 
-/* Of all pools that gpc knows the memory of. */
+/* Bytes of all pools whose memory gpc knows. */
 static uint64_t pool_bytes(gpc *c, const struct gpc_info *info)
 {
 	uint64_t sum = 0;
@@ -158,7 +158,7 @@ static bool first_line(const char *path, char *ret, int room)
 	return got;
 }
 
-/* The text behind "field<blanks>:" in a file of such lines, e.g. /proc/meminfo. */
+/* The text after "field<blanks>:" in a file of such lines, such as /proc/meminfo. */
 static bool line_value(const char *path, const char *field, char *ret, size_t room)
 {
 	char text[1024];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ls: the live blocks, printed while they are read, for there may be millions; lookup.
+/* ls: the live blocks, printed while they are read, since there may be millions.  lookup: one of
+ * them.
  * Tests: t/tools/inspect-change.t t/tools/inspect.t */
 #include "config.h"
 
@@ -77,7 +78,7 @@ static void print_json(const struct gpc_entry *e, bool first)
 	json_decref(o);
 }
 
-/* Returns 0, or what gpc_walk said. */
+/* Returns 0, or the error of gpc_walk. */
 static int walk(const struct inspect *in, gpc *c, uint64_t *ret_shown)
 {
 	struct gpc_entry batch[WALK_BATCH];
@@ -107,7 +108,7 @@ int inspect_check_pool(const struct inspect *in, gpc *c)
 
 	if (r >= 0)
 		return 0;
-	if (r == -ENOENT || r == -EINVAL) /* not now; none ever */
+	if (r == -ENOENT || r == -EINVAL) /* not found now, or no key at all */
 		cli_error("%s has no pool %d", in->name, in->pool);
 	else
 		cli_gpc_error(r, "%s", in->name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc-inspect - looks at prefix caches from outside; acts only when told to.
+/* gpc-inspect - looks at prefix caches from outside, and acts only when it is told to.
  * Tests: t/tools/inspect-damage.t t/tools/inspect.t */
 #include "config.h"
 
@@ -150,7 +150,8 @@ bool inspect_is_memory(const char *suffix)
 	return suffix[0] == 'p' && strspn(suffix + 1, "0123456789abcdef") == 16 && !suffix[17];
 }
 
-/* "gpc.NAME.SUFFIX" -> NAME in ret; with suffix NULL, any of the three, or that of a memory. */
+/* Takes NAME from "gpc.NAME.SUFFIX" into ret; suffix NULL stands for any of the three, or that of
+ * a memory. */
 static bool name_of_file(const char *file, const char *suffix, char ret[GPC_MAX_NAME + 1])
 {
 	static const char *const suffixes[] = { "idx", "ctl", "lock" };
@@ -184,7 +185,7 @@ static bool is_new(char **names, int n, const char *name)
 	return true;
 }
 
-/* Takes over the name; -1 when memory is gone. */
+/* Takes over the name; -1 when there is no memory. */
 static int add_name(char ***names, int n, char *name)
 {
 	char **more = name ? realloc(*names, (size_t)(n + 1) * sizeof(**names)) : NULL;
@@ -234,7 +235,7 @@ void inspect_free_names(char **names, int n)
 	free(names);
 }
 
-/* As many as a line has room for. */
+/* Names as many as a line has room for. */
 static int name_them(char **names, int n)
 {
 	char text[1024] = "";
@@ -300,7 +301,7 @@ int inspect_open(struct inspect *in, uint32_t flags, gpc **ret)
 
 /* ---- command line ---- */
 
-/* One without a value; false: it is none of these. */
+/* Takes an option without a value; false if it is none of these. */
 static bool set_flag(struct inspect *in, int opt, unsigned *given)
 {
 	switch (opt) {
@@ -405,7 +406,7 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 	return 0;
 }
 
-/* An option that this command does not take, and another one does. */
+/* Refuses an option that this command does not take, while another one does. */
 static int refuse_option(const struct command *cmd, unsigned bits)
 {
 	static const struct {
@@ -457,7 +458,7 @@ static int refuse_command(const char *name)
 	return cli_usage("there is no command '%s'; there are %s", name, all);
 }
 
-/* What follows the command: [NAME] and, of lookup and drop, KEY. */
+/* Takes the arguments after the command: [NAME] and, for lookup and drop, KEY. */
 static int take_arguments(struct inspect *in, const struct command *cmd, int argc, char **argv)
 {
 	if (cmd->takes_key) {

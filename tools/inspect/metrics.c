@@ -39,7 +39,8 @@ static int print(const struct inspect *in, char **names, unsigned n)
 	return status;
 }
 
-/* Of a name that is given there must be a cache.  A collector wants what there is. */
+/* If a name is given, there must be a cache of that name.  Without a name a collector gets the
+ * caches that there are. */
 int inspect_metrics(struct inspect *in)
 {
 	char **names, *name = (char *)in->name;

@@ -22,7 +22,7 @@ static void set(json_t *o, const char *field, uint64_t v)
 	json_object_set_new(o, field, out_need(json_integer((json_int_t)v)));
 }
 
-/* As the driver's own tools write it; the host has none. */
+/* The form that the driver's own tools write; the host has none. */
 static json_t *uuid_text(const uint8_t u[16])
 {
 	static const uint8_t none[16];
@@ -48,8 +48,8 @@ static bool has_row(const json_t *rows, const char *device)
 	return false;
 }
 
-/* Devices that have no mirror: the writer could not use them and has logged why, or there has been
- * no writer yet. */
+/* Devices that have no mirror.  Either the writer could not use them and has logged why, or there
+ * has been no writer yet. */
 static void add_missing(json_t *rows, gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };

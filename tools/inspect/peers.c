@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peers: every seat that is taken, and what its process holds: references, reserved
- * blocks, open sections, transfers and claims, and the age of the oldest.
+/* peers: every seat that is taken, and what its process holds: references, reserved blocks, open
+ * sections, transfers and claims, and the age of the oldest.
  * Tests: t/tools/inspect-liars.t t/tools/inspect-peers.t t/tools/behind.t t/tools/inspect-cost.t */
 #include "config.h"
 
@@ -34,8 +34,9 @@ static const struct column columns[] = {
 	{ "LEADER", "leader", SHOW_TEXT },
 };
 
-/* A stopped process is alive and holds what it holds: worth a word of its own.  The pid of another
- * PID namespace may be somebody else here: nobody should ask, or kill, it. */
+/* A stopped process is alive and keeps all that it holds, so it has a state of its own.  The pid
+ * of another PID namespace may stand for a different process here, so no question and no signal
+ * may go to it. */
 static const char *state_of(const struct gpc_stats *st, bool writer, int stopped)
 {
 	if (!st->alive)
@@ -135,13 +136,13 @@ static json_t *list_peers(gpc *c, const struct gpc_info *info, json_t **ret_wait
 	return rows;
 }
 
-/* Where a file is cut off or missing, what is missing looks like an empty seat: a message, since
- * what was shown is not all. */
+/* Where a file is cut off or missing, its seats look empty.  A message says so, since the list is
+ * not whole. */
 static int say_damaged(const struct inspect *in, const struct gpc_info *info)
 {
 	if (!info->refused || info->refused == -ENOENT || info->refused == -ESTALE ||
 	    inspect_is_closed(in, in->name, info->refused))
-		return 0; /* whole, or removed since, or good for others */
+		return 0; /* the file is whole, or was removed since, or is good for other users */
 	cli_error("%s: %s", in->name, info->why);
 	return EXIT_RUNTIME;
 }

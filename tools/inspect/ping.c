@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ping: does the writer answer, and how soon?  With --put: can a block be stored and found?
  *
- * The question is gpc_evict() with GPC_PEEK, which changes nothing; that a pool is not there is an
- * answer, too.  --put reserves with GPC_FREE, so no key is evicted for its block, and what it has
- * published is dropped on every way out:
+ * The question is gpc_evict() with GPC_PEEK, which changes nothing.  The error that there is no
+ * such pool is an answer, too.  --put reserves with GPC_FREE, so no key is evicted for its block.
+ * A block that it has published is dropped on every way out:
  *
- *   it stops ...                    the block is               who gives it back
+ *   it stops ...                    the block is               it is given back by
  *   ------------------------------  -------------------------  ------------------------------------
  *   before the publish was sent     reserved                   gpc_release(), or the writer as it
  *                                                              clears our seat
- *   behind it, in whatever state    reserved, live, or dying   a drop, which is sent without a wait
- *                                                              and carried out behind the publish;
+ *   after that, in any state        reserved, live, or dying   a drop, which is sent without a wait
+ *                                                              and carried out after the publish;
  *                                                              then the same
  * Tests: t/tools/ping.t */
 #include "config.h"
@@ -30,20 +30,20 @@ enum { DEADLINE_MS = 1000, NOT_SERVED = 1, CANNOT_OPEN = 3, CANNOT_PUT = 4 };
 struct ping {
 	const struct inspect *in;
 	gpc *c;
-	uint64_t end_ns; /* of all of it */
+	uint64_t end_ns; /* when the time for all of it ends */
 	uint64_t round_trip_ns;
 	struct gpc_info info;
 	/* --put */
 	struct gpc_pool pool;
-	struct gpc_pool_memory memory; /* block_bytes 0: its bytes are not for us */
+	struct gpc_pool_memory memory; /* block_bytes 0: this process cannot write its bytes */
 	struct gpc_run *runs;
 	gpc_block block;
 	gpc_key key;
-	bool sent; /* a publish, and no drop was answered */
+	bool sent; /* a publish was sent, and no drop was answered */
 	uint64_t put_ns;
 };
 
-/* At least one: 0 would not wait at all. */
+/* At least one, since 0 would not wait at all. */
 static int left_ms(const struct ping *p)
 {
 	uint64_t now = cli_now_ns();
@@ -53,7 +53,7 @@ static int left_ms(const struct ping *p)
 
 /* ---- the question ---- */
 
-/* 0, or a negative errno: there was no answer. */
+/* 0, or a negative errno if there was no answer. */
 static int ask(struct ping *p)
 {
 	uint64_t begun = cli_now_ns();
@@ -66,7 +66,8 @@ static int ask(struct ping *p)
 
 /* ---- a block ---- */
 
-/* Calls each() with every piece of the block's image; false: it cannot be had, or one call said so. */
+/* Calls each() with every piece of the block's image; false if the image cannot be had, or if a
+ * call returned false. */
 static bool each_piece(struct ping *p, bool (*each)(uint8_t *at, uint64_t n, uint64_t from))
 {
 	uint64_t from = 0, bytes;
@@ -89,7 +90,7 @@ static bool each_piece(struct ping *p, bool (*each)(uint8_t *at, uint64_t n, uin
 	return true;
 }
 
-/* Of no period that a layout has. */
+/* A byte whose period no layout has. */
 static uint8_t byte_at(uint64_t i)
 {
 	return (uint8_t)(i * UINT64_C(0x9e3779b97f4a7c15) >> 56);
@@ -110,7 +111,8 @@ static bool is_filled(uint8_t *at, uint64_t n, uint64_t from)
 	return true;
 }
 
-/* Bytes that this process can write: those of RAM, and of VRAM that is the host's. */
+/* Looks for bytes that this process can write: those of RAM, and those of VRAM of the host
+ * device. */
 static void look_at_memory(struct ping *p)
 {
 	struct gpc_pool_memory m = { .size = sizeof(m) };
@@ -132,7 +134,8 @@ static bool can_take(struct ping *p, int number)
 	return true;
 }
 
-/* Of the pool of --pool, else of the first one with a block to spare, those with bytes first. */
+/* Reserves a block of the pool of --pool, or else of the first pool with a block to spare; pools
+ * with bytes come first. */
 static int reserve(struct ping *p)
 {
 	bool only = p->in->pool >= 0;

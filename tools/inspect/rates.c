@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stat --watch: one line for each look at each cache, with what happened since the look before, for
- * logs. The first line of a cache says what happened since it was made.
+/* stat --watch: one line for each look at each cache, for logs.  A line gives the changes since
+ * the look before.  The first line of a cache gives the changes since it was made.
  * Tests: t/tools/inspect-top.t */
 #include "config.h"
 
@@ -22,7 +22,7 @@ struct watch {
 	const struct inspect *in;
 	struct watched *caches;
 	size_t n;
-	uint64_t left; /* lines */
+	uint64_t left; /* lines that are left */
 };
 
 static json_t *share(const struct rates *r, enum rate a, enum rate b)
@@ -70,7 +70,7 @@ static json_t *describe(const char *name, const struct sample *then, const struc
 	return o;
 }
 
-/* name=value: each line says what it means, wherever a log is cut. */
+/* name=value: each number stands with its name, wherever a log is cut. */
 static void show_text(const json_t *o)
 {
 	const char *key, *sub;
@@ -134,7 +134,7 @@ static struct watched *find(struct watch *w, const char *name)
 	return &w->caches[w->n++];
 }
 
-/* A cache that has gone is said once more, and then no more. */
+/* A cache that has gone gets one more line, and no line after that. */
 static void forget_gone(struct watch *w)
 {
 	for (size_t i = w->n; i-- > 0;) {
@@ -145,7 +145,7 @@ static void forget_gone(struct watch *w)
 	}
 }
 
-/* Those that were there, and those that have come. */
+/* Looks at the caches that were there, and at new ones. */
 static int look_at_all(struct watch *w)
 {
 	char **names;
@@ -162,7 +162,7 @@ static int look_at_all(struct watch *w)
 	return 0;
 }
 
-/* By the clock, so that a slow look moves no other. */
+/* Sleeps by the clock, so that a slow look moves no other. */
 static void sleep_until(uint64_t at_ns)
 {
 	struct timespec t = { (time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000) };

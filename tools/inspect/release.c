@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* release: what a process holds is let go, by its end.  Nothing is taken from one that lives: it may
- * read and write the bytes of its blocks at any moment.
+/* release: ends a process, so that all that it holds is let go.  Nothing is taken from a process
+ * that lives, since it may read and write the bytes of its blocks at any moment.
  *
- * A number of a process may be another's by the time that it is used, and a seat is a peer's own to
- * write.  So the process is held by a pidfd, and these are looked at behind it, once before the
- * question and once behind the answer:
+ * The number of a process may belong to another process by the time it is used, and a peer can
+ * write any number into its own seat.  So the command first opens a pidfd of the process.  Then it
+ * checks the following, once before the question and once after the answer:
  *
  *   the number ...                           and so
  *   ---------------------------------------  --------------------------------------------------------
- *   is of another PID namespace              refused: it is somebody else's here
+ *   is of another PID namespace              refused: it stands for another process here
  *   was given to another process since       refused: the start time is another one
  *   is of one that has left the cache        refused: the seat is not its any more
  *   is a lie of the seat's owner             refused: that process has not this cache open
- *   is given to another behind these looks   the signal goes to the pidfd, whose process is gone
+ *   is given to another after these looks    the signal goes to the pidfd, whose process is gone
  * Tests: t/tools/release.t */
 #include "config.h"
 
@@ -45,7 +45,7 @@ struct target {
 
 /* ---- is it that one? ---- */
 
-/* The 22nd field of /proc/PID/stat; 0: it is not to be had. */
+/* The 22nd field of /proc/PID/stat; 0 if it cannot be read. */
 static uint64_t start_of(int pid)
 {
 	char path[64], text[1024], *at;
@@ -59,13 +59,13 @@ static uint64_t start_of(int pid)
 	n = fread(text, 1, sizeof(text) - 1, f);
 	fclose(f);
 	text[n] = 0;
-	at = strrchr(text, ')'); /* the name before it may hold anything */
+	at = strrchr(text, ')'); /* the name before it may contain any character */
 	for (int field = 2; at && field < 22; field++)
 		at = strchr(at + 1, ' ');
 	return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* 1, 0, or -1: nobody can tell. */
+/* 1, 0, or -1 if it cannot be told. */
 static int has_open(int pid, const struct stat *file)
 {
 	char path[64];
@@ -92,7 +92,7 @@ static int refuse(const struct target *t, const char *why)
 	return EXIT_RUNTIME;
 }
 
-/* Of the process of the pidfd, as long as that has not exited. */
+/* Checks the process of the pidfd, as long as that has not exited. */
 static int check_process(const struct target *t)
 {
 	struct pollfd at = { .fd = t->pidfd, .events = POLLIN };
@@ -115,7 +115,7 @@ static int check_process(const struct target *t)
 	return 0;
 }
 
-/* Is the seat that process's still? */
+/* Does the seat still belong to that process? */
 static int check_seat(struct target *t)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
@@ -154,7 +154,7 @@ static int find(struct target *t)
 
 /* ---- the question ---- */
 
-/* All seats of that process, which end with it. */
+/* Names all seats of that process, since all of them end with it. */
 static void name_seats(const struct target *t, char *ret, size_t room)
 {
 	size_t used = 0;
@@ -180,7 +180,7 @@ static bool is_yes(void)
 	return !strcmp(line, "y") || !strcmp(line, "yes");
 }
 
-/* 0: it may be. */
+/* 0 means that it may be ended. */
 static int ask(const struct target *t)
 {
 	char seats[SEATS_TEXT];
@@ -236,7 +236,7 @@ static int kill_it(struct target *t)
 	return EXIT_RUNTIME;
 }
 
-/* Its life on that seat is over for everybody. */
+/* Is the life of that process on the seat over? */
 static bool is_clear(const struct target *t)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
@@ -257,7 +257,7 @@ static bool is_led(const struct target *t)
 	return false;
 }
 
-/* Is it worth waiting for?  A companion may end, and a writer come. */
+/* Is the seat worth waiting for?  A companion may end, and a writer may come. */
 static const char *why_not_clear(struct target *t)
 {
 	struct gpc_info info = { .size = sizeof(info) };

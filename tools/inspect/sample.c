@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two looks say: numbers alone.
+/* The numbers that follow from two looks.
  * Tests: t/tools/behind.t t/tools/top-layout.t */
 #include "config.h"
 
@@ -51,7 +51,7 @@ bool sample_same_cache(const struct sample *then, const struct sample *now)
 	return then && then->there && now->there && then->info.created_ns == now->info.created_ns;
 }
 
-/* A counter that fell is one of another time. */
+/* A counter that fell belongs to another life of the seat or cache. */
 static void between(const struct gpc_stats *then, const struct gpc_stats *now, double seconds,
 		    struct rates *ret)
 {
@@ -107,9 +107,9 @@ double sample_load(const struct sample *then, const struct sample *now)
 	       (double)(now->at_ns - then->at_ns);
 }
 
-/* ---- behind whom eviction waits ---- */
+/* ---- the process that eviction waits for ---- */
 
-enum { LONG_NS = 1000000000 }; /* a section that is open for longer is worth a word */
+enum { LONG_NS = 1000000000 }; /* a section that is open for longer is reported */
 
 bool sample_is_behind(uint64_t dying, const struct gpc_stats *st, uint64_t oldest_ns)
 {
@@ -117,7 +117,7 @@ bool sample_is_behind(uint64_t dying, const struct gpc_stats *st, uint64_t oldes
 	       st->oldest_section_ns > oldest_ns;
 }
 
-/* Nobody is asked to kill a number of another PID namespace. */
+/* A number of another PID namespace is never named as a process to kill. */
 void sample_behind_text(const struct gpc_stats *st, int stopped, char *ret, size_t room)
 {
 	int n = snprintf(

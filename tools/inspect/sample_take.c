@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The fields behind the name, which may hold anything: state is the first, user and system time are
- * the 12th and 13th. */
+/* Reads the fields after the name, which may contain any character.  The first of them is the
+ * state; the 12th and 13th are user and system time. */
 static uint64_t cpu_of(const struct gpc_stats *st)
 {
 	unsigned long long user, system;
@@ -34,7 +34,7 @@ static uint64_t cpu_of(const struct gpc_stats *st)
 	if (!after || sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu",
 			     &user, &system) != 2)
 		return 0;
-	/* ... and 1, since a writer that has just begun has used none that is counted yet */
+	/* ... + 1, since a writer that has just begun has used no time that is counted yet */
 	return 1 + (user + system) * (1000000000ull / (unsigned long long)sysconf(_SC_CLK_TCK));
 }
 

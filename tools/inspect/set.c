@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* set: settings of a cache that runs.  All of them are looked at before the first one is set.
+/* set: settings of a cache that runs.  All of them are checked before the first one is set.
  *
- *   key            what it is                       who goes by it, and when
+ *   key            it is set by                     it takes effect in
  *   -------------  -------------------------------  -------------------------------------------
- *   free-target    gpc_setting_set                  the writer, its next pass
- *   quota          gpc_setting_set                  the writer, the next reserve
+ *   free-target    gpc_setting_set                  the writer, at its next pass
+ *   quota          gpc_setting_set                  the writer, at the next reserve
  *   log-level      gpc_setting_set                  each gpcd, within a second
- *   spill-ahead    gpc_setting_set, with --pool     who spills, its next look
- *   disk-ahead     gpc_setting_set                  the steward of tiers, its next round
+ *   spill-ahead    gpc_setting_set, with --pool     the process that spills, at its next look
+ *   disk-ahead     gpc_setting_set                  the steward of tiers, at its next round
  *   disk-max-age   gpc_setting_set                  the same
- *   slow-ms        gpc_setting_set                  who waits for the writer, each call
- *   mode, group    gpc_create with GPC_IF_ABSENT    the kernel, whoever attaches next
+ *   slow-ms        gpc_setting_set                  each call that waits for the writer
+ *   mode, group    gpc_create with GPC_IF_ABSENT    the kernel, at the next attach
  *
  * All other options of gpcd are fixed when the cache is made, or when gpcd starts.
  * Tests: t/tools/set.t */
@@ -34,7 +34,7 @@ enum { MOST = 8 };
 
 static const struct key {
 	const char *name;
-	uint32_t what; /* GPC_SET_..., or 0: of the files */
+	uint32_t what; /* GPC_SET_..., or 0 for a setting of the files */
 	uint64_t least, most;
 } keys[] = {
 	{ "free-target", GPC_SET_FREE_TARGET, 0, 1 << 24 },
@@ -85,7 +85,7 @@ static const char *const started_with[] = { "disk",
 
 struct change {
 	const struct key *key;
-	int64_t value; /* -1: as it was made */
+	int64_t value; /* -1: as when it was made */
 };
 
 struct set {
@@ -217,7 +217,7 @@ static int fail(const struct set *s, int r)
 	return EXIT_RUNTIME;
 }
 
-/* A pool is there, and its blocks are enough, before anything is set. */
+/* Checks that the pool is there and has enough blocks, before anything is set. */
 static int look_first(const struct set *s)
 {
 	struct gpc_pool p = { .size = sizeof(p) };
@@ -238,7 +238,8 @@ static int look_first(const struct set *s)
 	return 0;
 }
 
-/* As gpcd --mode and --group of a cache that exists: the library sees to all of its files. */
+/* Does the same as gpcd --mode and --group for a cache that exists: the library changes all of its
+ * files. */
 static int set_files(struct set *s)
 {
 	struct gpc_config cfg = { .size = sizeof(cfg), .dir = s->in->dir };
@@ -279,7 +280,7 @@ static int apply(struct set *s)
 	return status;
 }
 
-/* ---- what counts now ---- */
+/* ---- the settings that hold now ---- */
 
 static json_t *settings(const struct set *s)
 {

@@ -29,7 +29,7 @@ static const char *ended(const struct gpc_slow *s)
 					: "given up";
 }
 
-/* The label is that of the process that sits there now, if it is the same one. */
+/* The label is that of the process that has the seat now, if it is still the same process. */
 static json_t *describe(gpc *c, const struct gpc_slow *s)
 {
 	struct gpc_stats st = { .size = sizeof(st) };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stat: one cache from above: geometry, pools, mirrors, what is on its way, content, history.
+/* stat: an overview of one cache: geometry, pools, mirrors, transfers and claims, content,
+ * history.
  * Tests: t/tools/stopped-writer.t t/tools/behind.t t/tools/inspect-cost.t t/tools/inspect.t */
 #include "config.h"
 
@@ -89,7 +90,7 @@ static const struct column pool_columns[] = {
 	{ "FLAGS", "flags", SHOW_LIST },
 };
 
-/* Of those pools that have memory. */
+/* Columns of those pools that have memory. */
 static const struct column memory_columns[] = {
 	{ "POOL", "pool", SHOW_TEXT },
 	{ "MEMORY", "bytes", SHOW_BYTES },
@@ -164,7 +165,7 @@ static void describe_ram(json_t *o, const struct gpc_pool_memory *m)
 	json_object_set_new(o, "nodes", numa_nodes(m->nodes));
 }
 
-/* NULL: it has none, or what it had is gone. */
+/* NULL if it has no memory, or has lost it. */
 static json_t *describe_memory(gpc *c, int number)
 {
 	struct gpc_pool_memory m = { .size = sizeof(m) };
@@ -245,7 +246,7 @@ static json_t *describe_keeps(const struct gpc_info *info)
 	return list;
 }
 
-/* Of CLOCK_REALTIME; null: never. */
+/* A time of CLOCK_REALTIME; null means never. */
 static json_t *date(uint64_t ns)
 {
 	time_t t = (time_t)(ns / 1000000000);
@@ -257,7 +258,7 @@ static json_t *date(uint64_t ns)
 	return out_need(json_string(text));
 }
 
-/* Of CLOCK_MONOTONIC. */
+/* A time of CLOCK_MONOTONIC. */
 static json_t *date_of(uint64_t ns)
 {
 	struct timespec now;
@@ -450,7 +451,8 @@ static int stat_one(struct inspect *in)
 	return 0;
 }
 
-/* Several, by name: an array, or one below the other.  One that cannot be had hides no other. */
+/* Several caches by name: an array, or one below the other.  A cache that cannot be opened hides
+ * no other. */
 static int stat_all(const struct inspect *in, char **names, int n)
 {
 	json_t *rows = out_need(json_array());

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In which state a cache is, and the process behind a seat: list, stat and peers say the same.
+/* The state of a cache, and the process behind a seat; list, stat and peers say the same.
  *
- * Whether the files are a cache that a process could attach to is the library's to say
- * (gpc_info.refused), by the checks that gpcd goes through when it attaches.
+ * Could a process attach to the files?  The library tells (gpc_info.refused), by the checks that
+ * gpcd makes when it attaches.
  * Tests: t/tools/stopped-writer.t t/pages/containers.t t/tools/inspect-damage.t
  *   t/tools/verdicts.t */
 #include "config.h"
@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Is it only that the files are another user's, or that this place is read-only?  They are good
- * for others then, and their state is worth more than what they refuse us. */
+/* Do the files only belong to another user, or is this place only read-only?  Then they are good
+ * for other users, and their state matters more than the refusal. */
 bool inspect_is_closed(const struct inspect *in, const char *name, int refused)
 {
 	char path[PATH_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is on its way: transfers that are not over, and claims that are open, with their ages and
- * their owners.  Nobody looks for them where the counters say that there are none.
+/* Transfers that are not over, and claims that are open, with their ages and their owners.  Where
+ * the counters say that there are none, the command does not look for them.
  * Tests: t/tools/inspect-peers.t */
 #include "config.h"
 
@@ -63,7 +63,8 @@ static json_t *describe_transfer(gpc *c, const struct gpc_transfer_info *t)
 	return o;
 }
 
-/* They are numbered anew when one ends or begins: then one may be there twice in a row. */
+/* Transfers are numbered anew when one ends or begins.  Then the same one may come twice in a row,
+ * and is listed once. */
 static json_t *list_transfers(gpc *c)
 {
 	json_t *rows = out_need(json_array());

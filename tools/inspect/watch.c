@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens in a cache, change by change, as it happens: a line each, for people or as JSON.
+/* The changes of a cache as they happen: a line each, for people or as JSON.
  * Tests: t/tools/inspect-watch.t */
 #include "config.h"
 
@@ -84,8 +84,8 @@ static void show(json_t *o)
 	json_decref(o);
 }
 
-/* A number that no change has had yet, as after the cache was made anew: what comes next is
- * shown. */
+/* `from` is a number that no change has had yet, as after the cache was made anew.  The changes
+ * that come next are shown. */
 static void show_ahead(const struct inspect *in, uint64_t from, uint64_t last)
 {
 	json_t *o;
@@ -102,7 +102,8 @@ static void show_ahead(const struct inspect *in, uint64_t from, uint64_t last)
 	show(o);
 }
 
-/* What nobody can see any more: a line of its own, since the numbers go on behind it. */
+/* Changes that can no longer be read get a line of their own, since the numbers go on after
+ * them. */
 static void show_lost(const struct inspect *in, uint64_t from, uint64_t to)
 {
 	json_t *o;
@@ -119,7 +120,7 @@ static void show_lost(const struct inspect *in, uint64_t from, uint64_t to)
 	show(o);
 }
 
-/* Some of them; returns how many, or a negative errno. */
+/* Shows some changes; returns how many, or a negative errno. */
 static int show_some(const struct inspect *in, gpc *c, uint64_t *cursor, uint32_t most)
 {
 	struct gpc_event e[BATCH];
@@ -150,7 +151,8 @@ int inspect_watch(struct inspect *in)
 
 	if (status)
 		return status;
-	if (cursor == UINT64_MAX) /* from now on: before anybody is told that we look */
+	/* from now on: the mark is taken before the message that the command looks */
+	if (cursor == UINT64_MAX)
 		n = gpc_event_read(c, &cursor, NULL, 0);
 	while (n >= 0 && left && fflush(stdout) == 0) {
 		n = show_some(in, c, &cursor, left < BATCH ? (uint32_t)left : BATCH);

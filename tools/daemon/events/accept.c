@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that are let in, those that are turned away, and subscribers that are hung up on.
+/* Clients that are let in, clients that are turned away, and subscribers that are hung up on.
  *
- * libzmq 4.3 aborts the process when accept fails for want of a descriptor, and asks again all the
- * time where it does not; and this process is the writer, which needs descriptors of its own.  So
- * the accept that libzmq calls is this one: a program's functions come before those of the C
- * library.  Above the limit it hangs up at once.
+ * libzmq 4.3 aborts the process when accept fails for want of a descriptor.  Where it does not
+ * abort, it asks again all the time.  This process is the writer, which needs descriptors of its
+ * own.  So libzmq calls the accept of this file: a program's functions come before those of the C
+ * library.  Above the limit this accept hangs up at once.
  *
- * Of subscribers, and of those who ask, the descriptors are noted, so that the publisher sees which of them take nothing
- * and ends their connections, which libzmq has no call for.  A number means the same connection for
- * as long as it is noted: close is this one, too, and takes the note away under the lock, under
- * which all else is done with it.
+ * The descriptors of subscribers and of replay clients are noted.  So the publisher sees which of
+ * them take nothing, and ends their connections; libzmq has no call for that.  A number stands for
+ * the same connection as long as it is noted.  For that close is of this file, too: it takes the
+ * note away under the lock, and all other uses of the note are under that lock.
  *
- * A connection takes a place from the moment it is accepted, and libzmq ends one whose handshake is
- * late.  Until then it is a stranger, and keeps no subscriber out:
+ * A connection takes a place from the moment when it is accepted, and libzmq ends one whose
+ * handshake is late.  Until its handshake it is a stranger, and keeps no subscriber out:
  *
  *   a connection that ...                  is closed
  *   -------------------------------------  ----------------------------------------------------------
@@ -41,18 +41,19 @@ enum {
 	OF_OUR_OWN = 64,
 	GREETING = 64 /* bytes */
 };
-#define HANDSHAKE_NS ((HANDSHAKE_MS + 1000) * UINT64_C(1000000)) /* libzmq has ended it by then */
+/* by then libzmq has ended a late handshake */
+#define HANDSHAKE_NS ((HANDSHAKE_MS + 1000) * UINT64_C(1000000))
 
 static int highest = INT32_MAX;
 static uint64_t away;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static __thread int binds; /* 1 + which */
+static __thread int binds; /* 1 + the kind of clients, as accept_binds has it */
 static int listener[2] = { -1, -1 };
 static uint64_t noted[DESCRIPTORS / 64]; /* changed under the lock */
-static uint64_t behind[DESCRIPTORS];     /* of those noted: since when they take nothing; 0 */
-static uint64_t came[DESCRIPTORS];       /* ... since when they are there */
-static uint8_t heard[DESCRIPTORS];       /* ... bytes that came from them, up to GREETING */
+static uint64_t behind[DESCRIPTORS];     /* when a noted connection stopped taking; 0: it takes */
+static uint64_t came[DESCRIPTORS];       /* ... when it came */
+static uint8_t heard[DESCRIPTORS];       /* ... bytes that it has sent, up to GREETING */
 static unsigned subscribers, room = UINT32_MAX;
 
 void accept_limit(void)
@@ -101,7 +102,7 @@ static bool is_noted(int fd)
 	       __atomic_load_n(&noted[fd / 64], __ATOMIC_RELAXED) >> fd % 64 & 1;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void note(int fd, bool is)
 {
 	uint64_t bit = UINT64_C(1) << fd % 64, word = noted[fd / 64];
@@ -113,7 +114,8 @@ static void note(int fd, bool is)
 	__atomic_store_n(&heard[fd], 0, __ATOMIC_RELAXED);
 }
 
-/* The oldest stranger loses its place; libzmq sees the end of what it reads.  With the lock held. */
+/* Takes the place of the oldest stranger; libzmq sees the end of its stream.  The caller holds the
+ * lock. */
 static void make_room(void)
 {
 	uint64_t now = cli_now_ns();
@@ -130,7 +132,7 @@ static void make_room(void)
 	__atomic_add_fetch(&away, 1, __ATOMIC_RELAXED);
 }
 
-/* False: there are too many. */
+/* False means that there are too many. */
 static bool note_subscriber(int fd)
 {
 	unsigned most = __atomic_load_n(&room, __ATOMIC_RELAXED);
@@ -176,7 +178,7 @@ void accept_look(uint64_t now)
 	free(at);
 }
 
-/* libzmq sees the end of what it reads, and forgets what waits for it. */
+/* libzmq sees the end of the stream, and drops the batches that wait for it. */
 unsigned accept_hang_up(uint64_t before, bool all)
 {
 	int fd, first = -1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One change of the feed, or all that is there, as batches.
+/* Makes batches from one change of the feed, or from all blocks that are there.
  *
  * The publisher is a little behind the writer, so a block that the feed names may have left its
- * place when its change is read.  It is looked for once more by its key; a key that is gone by then
- * is told to nobody, and neither is its end.  A consumer that knows no tokens of a block could not
- * use it, and one that does not know a block in the moment between its store and its end has lost
+ * place when its change is read.  Its key is then looked up once more.  If the key is gone by
+ * then, no consumer is told of it, nor of its end.  A consumer that knows no tokens of a block
+ * could not use the block.  A consumer that misses a block between its store and its end has lost
  * nothing.
  * Tests: t/kv/slow.t t/kv/events.t */
 #include "config.h"
@@ -48,7 +48,7 @@ void batches_ask_again(struct batches *b)
 		b->pool[i].asked = false;
 }
 
-/* NULL: that pool is gone, and what its blocks were is no longer of use. */
+/* NULL means that the pool is gone, and the facts of its blocks are no longer of use. */
 static const struct pool_facts *facts_of(struct batches *b, gpc_block block)
 {
 	struct pool_facts *f = &b->pool[GPC_POOL(block)];
@@ -77,7 +77,7 @@ static uint64_t name_of(const gpc_key *key, const uint8_t *digest, uint32_t byte
 	return bytes ? wire_hash(digest, bytes) : key->w[0];
 }
 
-/* A root names a namespace, and is nobody's block; the highest bit of its key says so. */
+/* A root names a namespace and is no block; the highest bit of its key says so. */
 static bool is_root(const gpc_key *parent)
 {
 	return parent->w[1] >> 63;
@@ -88,13 +88,13 @@ static bool is_first(const gpc_key *parent)
 	return (!parent->w[0] && !parent->w[1]) || is_root(parent);
 }
 
-/* Its parent may be in any space; what is at the end of no chain that we know has none. */
+/* The parent may be in any space.  A block at the end of no known chain has no root. */
 static gpc_key root_of(const gpc_key *parent, const struct told_block *told)
 {
 	return is_root(parent) ? *parent : told ? told->root : (gpc_key){ { 0, 0 } };
 }
 
-/* Its tokens, from where the key is now; -1: the key is gone. */
+/* Its tokens, from the place where the key is now; -1 means that the key is gone. */
 static int tokens_of(struct batches *b, const gpc_key *key, gpc_block block, uint32_t space)
 {
 	gpc_block at = block;
@@ -162,8 +162,8 @@ void batches_empty(struct batches *b)
 	wire_end(&b->wire, 0);
 }
 
-/* Stored in one place, removed from another of the same space, either of which may be absent: one
- * rank. */
+/* A block was stored in one place and removed from another place of the same space; either of them
+ * may be absent.  It is one rank. */
 static void put_change(struct batches *b, const struct told_block *in, int ntokens,
 		       const struct told_block *out)
 {
@@ -177,7 +177,8 @@ static void put_change(struct batches *b, const struct told_block *in, int ntoke
 	wire_end(&b->wire, rank);
 }
 
-/* What a removal or move ends.  Before `settled` consumers may know more than `told`. */
+/* The end of a block by removal or move.  Before `settled`, consumers may know more than
+ * `told`. */
 static bool ended(struct batches *b, const struct gpc_event *e, gpc_block block, bool again,
 		  struct told_block *ret)
 {
@@ -191,7 +192,8 @@ static bool ended(struct batches *b, const struct gpc_event *e, gpc_block block,
 		ret->block = block;
 		return true;
 	}
-	for (uint32_t s = 0; !f && s < GPC_MAX_SPACES; s++) { /* of a pool that is gone */
+	/* the block is of a pool that is gone */
+	for (uint32_t s = 0; !f && s < GPC_MAX_SPACES; s++) {
 		old = told_find(&b->told, &e->key, s);
 		if (old && old->block == block)
 			break;
@@ -218,7 +220,7 @@ static bool change(struct batches *b, const struct gpc_event *e, bool again)
 	if (ntokens >= 0 && ends && !is_root(&in.root))
 		in.root = out.root;
 	if (ntokens >= 0 && ends && in.space != out.space)
-		ntokens = -1; /* a pool was made anew since */
+		ntokens = -1; /* a pool was made anew since the change */
 	put_change(b, ntokens >= 0 ? &in : NULL, ntokens, ends ? &out : NULL);
 	if (again)
 		return true;
@@ -232,7 +234,7 @@ bool batches_is_clear(const struct gpc_event *e)
 	return e->what == GPC_CLEARED && !e->tag;
 }
 
-/* Nothing else is there: one word says it.  Otherwise each block by its name. */
+/* If no other block is there, one word says it.  Otherwise each block is named. */
 static bool clear(struct batches *b, const struct gpc_event *e)
 {
 	struct told_block *all;
@@ -277,7 +279,7 @@ void batches_again(struct batches *b, const struct gpc_event *e)
 		batches_empty(b);
 }
 
-/* ---- all of it ---- */
+/* ---- all blocks that are there ---- */
 
 static void keep_space(struct snapshot *s, uint32_t space)
 {
@@ -289,8 +291,8 @@ static void keep_space(struct snapshot *s, uint32_t space)
 	s->n = n;
 }
 
-/* Some consumers clear a rank, and some all that the publisher has: so all ranks are cleared before
- * the first block. */
+/* Some consumers clear one rank, and others clear all blocks of the publisher.  So all ranks are
+ * cleared before the first block. */
 int snapshot_begin(struct batches *b, struct snapshot *s, uint64_t first, int only)
 {
 	uint32_t of[GPC_MAX_SPACES] = { 0 };
@@ -320,9 +322,9 @@ void snapshot_end(struct snapshot *s)
 	*s = (struct snapshot){ .n = 0 };
 }
 
-/* Up to CHUNK of its space, from *at on; *told: how many of them are still there.  Others have gone
- * since the snapshot was begun: their end comes behind it, and says nothing to who does not know
- * them. */
+/* Puts up to CHUNK blocks of its space, from *at on; *told: how many of them are still there.  The
+ * other blocks have gone since the snapshot was begun.  Their end follows the snapshot, and means
+ * nothing to a consumer that does not know them. */
 static uint32_t put_chunk(struct batches *b, const struct snapshot *s, int64_t *at, uint32_t *told,
 			  bool write)
 {
@@ -354,7 +356,7 @@ static void put_clear(struct batches *b, struct snapshot *s)
 	s->clears &= s->clears - 1;
 }
 
-/* The number of events stands before them, so each chunk is counted first. */
+/* The number of events stands before the events, so each chunk is counted first. */
 static void put_stores(struct batches *b, struct snapshot *s)
 {
 	int64_t from = s->at;
@@ -421,8 +423,8 @@ static int add_all(struct batches *b)
 	return n;
 }
 
-/* Was a pool cleared since?  Then the walk may have missed what consumers know.  *ret: the last
- * change. */
+/* Was a pool cleared since?  Then the walk may have missed blocks that consumers know.  *ret: the
+ * last change. */
 static int look_for_clears(struct batches *b, uint64_t cursor, bool *found, uint64_t *ret)
 {
 	struct gpc_event e[WALK];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The publisher: a thread of gpcd that reads the feed and tells it to subscribers.
+/* The publisher: a thread of gpcd that reads the feed and sends it to subscribers.
  *
- * Nobody waits for it.  The writer writes the feed in any case; when this thread is too late for
- * it, it looks at what there is and tells that.  When a subscriber is too late, its batches are
- * left out, and it sees a gap in the sequence.
+ * No other thread waits for it.  The writer writes the feed in any case.  When this thread is too
+ * late for the feed, it looks at the blocks that are there and sends those.  When a subscriber is
+ * too late, its batches are left out, and it sees a gap in the sequence.
  *
- * Who subscribes gets the last batch once more: so it learns the sequence, and asks for what it has
- * missed, although nothing may happen for hours.  It is the batch itself and not an empty one,
- * since its sequence may be just the one that the subscriber waits for.  After a start the last
- * batch is made anew, for the same reason.
+ * A new subscriber gets the last batch once more.  So it learns the sequence and asks for the
+ * batches that it has missed, although nothing may happen for hours.  It gets the batch itself and
+ * not an empty one, since its sequence may be just the one that the subscriber waits for.  After a
+ * start the last batch is made anew, for the same reason.
  * Tests: t/daemon/events-strangers.t t/daemon/events-memory.t t/daemon/files.t t/kv/lives.t
  *   t/kv/slow.t t/kv/events.t */
 #include "config.h"
@@ -27,12 +27,13 @@ enum {
 	PAUSE_MS = 1,
 	PAUSE_MOST_MS = 16,
 	HIGH_WATER = 100000,    /* batches that wait for one subscriber */
-	REPLAY_HIGH_WATER = 64, /* batches of a snapshot have up to a megabyte or so */
+	REPLAY_HIGH_WATER = 64, /* a batch of a snapshot has about a megabyte at most */
 	LINGER_MS = 500,
-	LONGEST = 1024,       /* bytes of what a client says; who says more is hung up on */
+	/* bytes of a client's message; a client that sends more is hung up on */
+	LONGEST = 1024,
 	BIND_MS = 50,         /* between two tries */
 	AGAIN_NS = 100000000, /* between two repetitions of the last batch */
-	BUSY_NS = 2000000000, /* a predecessor that dies needs so long at most */
+	BUSY_NS = 2000000000, /* a predecessor that dies needs that long at most */
 	TELL_NS = 2000000000,
 };
 
@@ -45,13 +46,13 @@ struct events {
 	uint64_t cursor;
 	pthread_t thread;
 	int stopping;  /* set once, from outside */
-	bool in_touch; /* `told` holds, and the feed is read from `cursor` on */
+	bool in_touch; /* `told` holds, and the publisher reads the feed from `cursor` on */
 	int told_error;
 	void *copy; /* the last batch ... */
 	size_t copied, room;
 	uint64_t copy_sequence; /* ... and its sequence */
-	bool wanted;            /* by a new subscriber */
-	uint64_t repeated;      /* when it was sent again */
+	bool wanted;            /* a new subscriber wants the last batch */
+	uint64_t repeated;      /* when the last batch was sent again */
 	uint64_t began, warned;
 	uint64_t sent, left_out, warned_at;
 	uint64_t away_at, away_told;
@@ -77,8 +78,9 @@ static void set_strict(struct events *e, int strict)
 	zmq_setsockopt(e->out.socket, ZMQ_XPUB_NODROP, &strict, sizeof(strict));
 }
 
-/* To all, or, where one has too many already, to all others; to nobody where all of them together
- * have, and then the last batch comes once more when there is room: with it they see the gap. */
+/* Sends a batch to all subscribers.  A subscriber that has too many batches already is left out.
+ * Where all of them together have too many, no subscriber gets it; the last batch then comes once
+ * more when there is room, and shows them the gap. */
 static void send_batch(struct events *e, uint64_t sequence, const void *bytes, size_t n)
 {
 	if (!waiting_has_room(&e->waiting)) {
@@ -119,7 +121,7 @@ static void put_batch(struct events *e, uint64_t sequence)
 
 /* ---- the feed ---- */
 
-/* Once for each reason. */
+/* Logs each reason once. */
 static void tell(struct events *e, int err)
 {
 	if (err && err != e->told_error)
@@ -128,8 +130,8 @@ static void tell(struct events *e, int err)
 	e->told_error = err;
 }
 
-/* The first batch is enough: with more than it holds, the others are asked for, or are not known
- * of.  Other ranks are as they were. */
+/* Keeps the first batch alone.  With more blocks than it holds, consumers ask for the others or
+ * never know of them.  Other ranks stay as they were. */
 static void keep_first(struct events *e, uint32_t space)
 {
 	struct snapshot s;
@@ -154,7 +156,8 @@ static void tell_all(struct events *e, uint64_t first)
 	snapshot_end(&s);
 }
 
-/* The last change, for who comes; one that cannot be told by itself is all that is there. */
+/* Makes the last change for new subscribers; a change that cannot be told by itself becomes a
+ * snapshot. */
 static void make_last(struct events *e)
 {
 	struct batches *b = &e->batches;
@@ -173,7 +176,7 @@ static void make_last(struct events *e)
 	keep_copy(e, b->last);
 }
 
-/* At the start, and when the feed was overwritten before we had read it. */
+/* Called at the start, and when the feed was overwritten before the publisher had read it. */
 static void get_in_touch(struct events *e, bool lost)
 {
 	uint64_t before = e->batches.last;
@@ -196,7 +199,7 @@ static void get_in_touch(struct events *e, bool lost)
 		e->wanted = true;
 }
 
-/* Some changes; returns how many. */
+/* Sends some changes; returns how many. */
 static int pump(struct events *e)
 {
 	struct gpc_event change[BATCH];
@@ -285,7 +288,7 @@ static void tell_left_out(struct events *e)
 
 /* ---- for metrics ---- */
 
-static struct metrics_events counted; /* stored by the publisher, loaded by whoever asks */
+static struct metrics_events counted; /* the publisher stores it, and any thread may load it */
 
 static void count(const struct events *e)
 {
@@ -314,7 +317,7 @@ static bool is_stopping(const struct events *e)
 	return __atomic_load_n(&e->stopping, __ATOMIC_ACQUIRE);
 }
 
-/* Until the pause is over, somebody asks, or somebody comes. */
+/* Waits until the pause is over, a client asks, or a subscriber comes. */
 static void rest(struct events *e, int ms)
 {
 	zmq_pollitem_t at[2] = {
@@ -325,8 +328,8 @@ static void rest(struct events *e, int ms)
 	zmq_poll(at, e->replay.at.socket && !e->replay.busy ? 2 : 1, ms);
 }
 
-/* A file or port that is in use may be our predecessor's, who has lost the seat and is about to be
- * gone. */
+/* A file or port that is in use may belong to our predecessor, which has lost the seat and will be
+ * gone soon. */
 static int bind_both(struct events *e)
 {
 	int r;
@@ -340,7 +343,7 @@ static int bind_both(struct events *e)
 	return r;
 }
 
-/* libzmq says "No such device" of a host that it cannot find, and of an interface. */
+/* libzmq says "No such device" for a host that it cannot find, and for an interface. */
 static void say_unbound(struct events *e, int err, int level)
 {
 	const char *at = e->out.bound ? e->replay.at.text : e->out.text, *why = zmq_strerror(-err);
@@ -396,7 +399,8 @@ static void *publish(void *arg)
 
 /* ---- from outside ---- */
 
-/* Peers that never greet, or whose machine has gone without a word: accept.c. */
+/* Makes libzmq and the kernel end connections of peers that never greet, and of peers whose
+ * machine has gone without a word (accept.c). */
 static bool ends_the_dead(void *s)
 {
 	int handshake = HANDSHAKE_MS, one = 1, idle = DEAD_S / 2, ask = DEAD_ASK_S;
@@ -459,7 +463,7 @@ static void close_all(struct events *e)
 	free(e);
 }
 
-/* Signals are the main thread's. */
+/* Signals belong to the main thread. */
 static int start_thread(struct events *e)
 {
 	sigset_t all, before;
@@ -472,8 +476,8 @@ static int start_thread(struct events *e)
 	return r;
 }
 
-/* Who starts gpcd hears that an endpoint cannot be had.  A standby that has taken over serves all
- * the same, and goes on trying. */
+/* At a start, an endpoint that cannot be had ends gpcd with a message.  A standby that has taken
+ * over serves all the same, and tries again later. */
 static int bind_at_start(struct events *e)
 {
 	int r;

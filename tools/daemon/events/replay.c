@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has missed batches asks for them: an empty frame, and the sequence to begin with.  It gets
- * them from the feed, one after the other, and at the end a batch without payload.  Where the feed
- * does not go back so far, or a pool was cleared since, it gets a snapshot instead: all that is
- * there, at the last sequence.
+/* Answers clients that have missed batches.  A client sends an empty frame and the sequence to
+ * begin with.  It gets the batches from the feed, one after the other, and at the end a batch
+ * without payload.  Where the feed does not go back so far, or a pool was cleared since, it gets a
+ * snapshot instead: all blocks that are there, at the last sequence.
  *
- * One client at a time, some batches a step, so that the feed is read meanwhile.  A client that
- * takes nothing for a while is given up.
+ * One client is served at a time, some batches a step, so that the feed is read meanwhile.  A
+ * client that takes nothing for a while is given up.
  * Tests: t/kv/replay.t t/kv/attacks.t */
 #include "config.h"
 
@@ -19,7 +19,8 @@
 
 enum { STEP = 256 };
 #define PATIENCE_NS UINT64_C(1000000000)
-#define LITTLE_NS   UINT64_C(20000000) /* for who was given up before: others wait */
+/* for a client that was given up before, since others wait */
+#define LITTLE_NS UINT64_C(20000000)
 
 /* ---- frames ---- */
 
@@ -38,7 +39,8 @@ static bool send_batch(struct replay *r, const char *topic, uint64_t sequence, c
 	       endpoint_frame(&r->at, &wire, sizeof(wire), true) && waiting_frame(&r->at, bytes, n);
 }
 
-/* Clients by a hash of their names; who shares one with a slow client has less time. */
+/* Clients are told apart by a hash of their names; one that shares its hash with a slow client has
+ * less time. */
 static uint64_t client_hash(const struct replay *r)
 {
 	uint64_t h = 0;
@@ -64,7 +66,7 @@ static uint64_t patience_of(const struct replay *r)
 	return PATIENCE_NS;
 }
 
-/* Sent, or not yet: then the client has time.  One that has gone has none. */
+/* Sent, or not yet: then the client has time.  A client that has gone has no time. */
 static bool has_sent(struct replay *r, bool sent)
 {
 	uint64_t now = cli_now_ns();
@@ -78,7 +80,7 @@ static bool has_sent(struct replay *r, bool sent)
 
 /* ---- requests ---- */
 
-/* The whole message; -1: none, or none that we understand. */
+/* Receives the whole message; -1 if there is none, or none that is a request. */
 static int receive(struct replay *r, uint64_t *ret)
 {
 	uint8_t frame[256];
@@ -105,7 +107,7 @@ static int receive(struct replay *r, uint64_t *ret)
 	return good && part == 3 ? 0 : 1;
 }
 
-/* Can the feed alone say what has happened since? */
+/* Does the feed alone hold all changes since then? */
 static bool is_in_feed(struct replay *r)
 {
 	struct gpc_event e[STEP];
@@ -129,7 +131,7 @@ static bool begin(struct replay *r)
 	int status;
 
 	if (r->from->last < r->from->settled)
-		return false; /* told is ahead of the last batch for a moment */
+		return false; /* `told` is ahead of the last batch for a moment */
 	do {
 		status = receive(r, &r->first);
 		if (status < 0)
@@ -138,8 +140,8 @@ static bool begin(struct replay *r)
 	r->busy = true;
 	r->since = cli_now_ns();
 	r->end = r->from->last;
-	/* what is still to come needs nothing but the end; without any change yet there is
-	 * nothing */
+	/* a client that waits for later changes needs only the end; without any change yet there
+	 * is nothing to send */
 	r->next = r->first > r->end || is_in_feed(r) ? r->first : 0;
 	if (!r->end)
 		r->next = 1;
@@ -168,7 +170,7 @@ static bool hold(struct replay *r, uint64_t sequence, const msgpack_sbuffer *b)
 	return true;
 }
 
-/* The next batch, or the one that had no room; true: it is on its way. */
+/* Puts the next batch, or the one that had no room; true if it was sent. */
 static bool put_snapshot(struct replay *r, bool *end)
 {
 	const msgpack_sbuffer *b = &r->from->wire.bytes;
@@ -189,7 +191,8 @@ static bool put_snapshot(struct replay *r, bool *end)
 	return false;
 }
 
-/* One batch a step, as the client takes them: they are large, and the feed goes on meanwhile. */
+/* Sends one batch a step, as the client takes them: they are large, and the feed goes on
+ * meanwhile. */
 static bool snapshot(struct replay *r)
 {
 	bool end = false;
@@ -220,7 +223,7 @@ static bool from_feed(struct replay *r)
 	int n = gpc_event_read(r->from->c, &cursor, e, STEP);
 
 	if (n < 0)
-		r->next = 0; /* overwritten meanwhile */
+		r->next = 0; /* the feed was overwritten meanwhile */
 	for (int i = 0; i < n && r->next <= r->end; i++) {
 		batches_again(r->from, &e[i]);
 		if (!has_sent(r, send_batch(r, r->topic, e[i].seq, r->from->wire.bytes.data,

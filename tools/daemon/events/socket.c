@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Endpoints: ipc:///PATH and tcp://HOST:PORT.
  *
- * A file of a socket lets in whom the cache lets in.  It has no more than the cache's mode from the
- * moment it is there, so it is made here and given to libzmq, which would make it by the umask, and
- * would take the file of a living process away.
+ * The file of a socket lets in the users that the cache lets in.  From its first moment it has no
+ * more than the cache's mode.  So it is made here and given to libzmq.  libzmq would make it by
+ * the umask, and would take away the file of a living process.
  * Tests: t/kv/lives.t */
 #include "config.h"
 
@@ -29,7 +29,7 @@ static int mode_of_cache(const struct daemon *d, struct stat *ret)
 	return stat(path, ret) ? -errno : 0;
 }
 
-/* Who has died has left its file, and nobody answers there. */
+/* A process that has died has left its file, and does not answer there. */
 static int clear_path(const struct sockaddr_un *at)
 {
 	struct stat st;
@@ -51,8 +51,8 @@ static int clear_path(const struct sockaddr_un *at)
 	return unlink(at->sun_path) && errno != ENOENT ? -errno : 0;
 }
 
-/* A socket that listens; the mode of its file is that of the descriptor first, which is none for
- * others. */
+/* Makes a socket that listens.  The mode of its file is that of the descriptor first, which lets
+ * no other user in. */
 static int listen_at(const struct sockaddr_un *at, const struct stat *cache)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), r = 0;
@@ -107,7 +107,7 @@ int endpoint_bind(struct endpoint *e, const struct daemon *d)
 	return r;
 }
 
-/* The file first: who comes now is refused, and not kept waiting. */
+/* The file is removed first, so a client that comes now is refused and does not wait. */
 void endpoint_close(struct endpoint *e)
 {
 	if (e->path[0])

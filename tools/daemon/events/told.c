@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was told: a table by key and space, open, with linear probing.  One thread has it.
+/* The blocks that consumers know: a table by key and space with linear probing.  One thread uses
+ * it.
  * Tests: t/kv/told.t */
 #include "config.h"
 
@@ -12,7 +13,7 @@ enum { LEAST_ROOM = 1024 };
 
 static uint32_t home_of(const gpc_key *key, uint32_t space, uint32_t room)
 {
-	/* keys are hashes already; an imported one has been hashed, too */
+	/* keys are hashes already; an imported key was hashed, too */
 	return (uint32_t)((key->w[0] ^ space * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (room - 1);
 }
 
@@ -89,7 +90,7 @@ bool told_put(struct told *t, const struct told_block *b)
 	return true;
 }
 
-/* Those behind it that would not be found any more come forward. */
+/* Moves entries forward that lookups would not find any more. */
 void told_remove(struct told *t, const gpc_key *key, uint32_t space)
 {
 	struct told_block *b = told_find(t, key, space);

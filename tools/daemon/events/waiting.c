@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What waits for subscribers, and one bound of its bytes over all of them: --events-memory.
+/* Batches that wait for subscribers, and one bound of their bytes over all subscribers:
+ * --events-memory.
  *
- * libzmq counts batches for each subscriber alone.  The bytes of a batch are there once, whoever
- * waits for it, and libzmq says when the last one has taken it; a subscriber's queue has three
- * places of SLOT bytes for a batch.  So what waits has at most
+ * libzmq counts batches for each subscriber alone.  The bytes of a batch are there once, however
+ * many subscribers it waits for, and libzmq tells when the last one has taken it.  A subscriber's
+ * queue has three places of SLOT bytes for a batch.  So waiting batches take at most
  *
- *	bytes + batches * (BATCH_BYTES + 3 * SLOT * subscribers)
+ *   	bytes + batches * (BATCH_BYTES + 3 * SLOT * subscribers)
  *
- * whoever of them it waits for.  A connection costs CONNECTION_BYTES beside that, and so many are
- * let in that all have a quarter of the bound.
+ * for any set of subscribers.  A connection costs CONNECTION_BYTES beside that.  So many
+ * connections are let in that all of them take a quarter of the bound.
  *
- *   what waits           a batch that is to be sent       the subscribers
+ *   waiting bytes        a batch that is to be sent       the subscribers
  *   -------------------  -------------------------------  ------------------------------------------
- *   less than 3/4 of it  is sent                          are looked at: who takes nothing, since when
+ *   less than 3/4 of it  is sent                          are looked at: which take nothing, and
+ *                                                         since when
  *   more                 is sent                          each LOOK_NS the one that has taken nothing
  *                                                         for longest is hung up on
- *   all of it            is left out, which all see as a  all that take nothing are
+ *   all of it            is left out, which all see as a  all that take nothing are hung up on
  *                        gap in the sequence
  *
- * Who was hung up on connects again, as subscribers of libzmq do by themselves, gets the last batch
- * and asks for what it has missed.  malloc keeps what was freed, so it is told to give it back when
- * most of what was there has gone.
+ * A subscriber that was hung up on connects again, as libzmq does by itself.  It gets the last
+ * batch and asks for the batches that it has missed.  malloc keeps freed memory, so it is told to
+ * give memory back when most of the waiting bytes have gone.
  * Tests: t/daemon/events-memory.t */
 #include "config.h"
 
@@ -34,13 +36,14 @@
 
 enum {
 	SLOT = 64,
-	BATCH_BYTES = 160, /* what malloc and libzmq have beside the bytes of a batch */
+	BATCH_BYTES = 160, /* bytes that malloc and libzmq take beside those of a batch */
 	CONNECTION_BYTES = 65536,
-	FEW = 16, /* connections are let in, however little there is */
+	FEW = 16, /* at least as many connections are let in, however small the bound is */
 };
 #define LOOK_NS UINT64_C(100000000)
 
-static uint64_t bytes, batches; /* that wait: added by the publisher, taken off by whoever frees */
+/* waiting ones: the publisher adds, the thread that frees subtracts */
+static uint64_t bytes, batches;
 
 static uint64_t cost(void)
 {

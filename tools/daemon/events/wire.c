@@ -66,7 +66,7 @@ static bool has_extra(const struct wire_stored *s)
 	return s->adapter.bytes || (s->salt.bytes && !s->has_parent);
 }
 
-/* What else went into the engine's hash of each block: the adapter, and in a first block the
+/* Puts the other inputs of the engine's hash of each block: the adapter, and in a first block the
  * salt. */
 static void put_extra(struct wire *w, const struct wire_stored *s)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adapter and salt of a root.  Most blocks are told one after the other, so the last root is
- * remembered; what it stands for never changes.
+ * remembered.  The words of a root never change.
  * Tests: t/kv/namespaces.t t/kv/wire.t */
 #include "config.h"
 
@@ -10,8 +10,8 @@
 
 enum { FIELDS = GPC_ROOT_BYTES / 8, ADAPTER = 2, SALT = 3 };
 
-/* How many bytes the character has that begins there, or 0: it is none.  No surrogates, nothing
- * twice. */
+/* The number of bytes of the character that begins there, or 0 if none does.  Surrogates and
+ * overlong forms are no characters. */
 static uint32_t character(const uint8_t *p, uint32_t n)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -69,6 +69,6 @@ void words_of(struct words *w, gpc *c, const gpc_key *root)
 		else if (f[i].tag == SALT)
 			take(&w->salt, &f[i]);
 	}
-	if (n >= 0) /* others may be kept a moment later */
+	if (n >= 0) /* an absent word may be kept a moment later */
 		w->root = *root;
 }

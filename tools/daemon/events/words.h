@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* words.h - adapter and salt of a root key, as consumers want them.
  *
- * They are what gpc_root_keep was given, and a text: others would make the batch unreadable. */
+ * They are the words that gpc_root_keep was given, if they are text; other bytes would make the
+ * batch unreadable. */
 #ifndef GPC_TOOLS_EVENTS_WORDS_H
 #define GPC_TOOLS_EVENTS_WORDS_H
 
@@ -16,12 +17,13 @@ struct text {
 };
 
 struct words {
-	gpc_key root; /* the one that was looked up last; zero: none */
+	gpc_key root; /* the root that was looked up last; zero: none */
 	struct text adapter, salt;
 	char data[GPC_ROOT_BYTES];
 };
 
-/* Those of that root; a zero key, and one that the cache knows nothing of, has none. */
+/* The words of that root.  A zero key has none, and neither has a key that the cache does not
+ * know. */
 void words_of(struct words *w, gpc *c, const gpc_key *root);
 /* Is it UTF-8? */
 bool words_is_text(const void *bytes, uint32_t n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is wrong, in the words of what to do: what stops everybody first, then what stops some, then
- * what is only odd.
+/* Faults of a cache, each with its remedy.  Faults that stop all processes come first, then those
+ * that stop some, then mere oddities.
  * Tests: t/tools/top-layout.t */
 #include "config.h"
 
@@ -79,7 +79,7 @@ static bool has_mirror(const struct sample *s, const char *device, size_t n)
 	return false;
 }
 
-/* Only while there is a writer: it makes them. */
+/* Only while there is a writer, which makes them. */
 static void of_mirrors(const struct sample *s, struct list *l)
 {
 	const char *at = s->info.devices;
@@ -100,7 +100,7 @@ static void of_mirrors(const struct sample *s, struct list *l)
 	}
 }
 
-/* One that nobody keeps may be one that is not wanted any more: its line says so. */
+/* A tier that no process keeps may be one that is not wanted any more; its line says so. */
 static void of_tiers(const struct sample *s, struct list *l)
 {
 	for (uint32_t i = 0; i < s->ntiers; i++) {
@@ -118,7 +118,7 @@ static void of_tiers(const struct sample *s, struct list *l)
 	}
 }
 
-/* One of them holds up all others. */
+/* The peer that eviction waits for holds up all others. */
 static const struct sample_peer *of_behind(const struct sample *s, struct list *l)
 {
 	const struct sample_peer *behind = NULL;

@@ -38,7 +38,7 @@ enum {
 	PEER_COLS
 };
 
-/* What says who it is and what it does stays longest. */
+/* The columns that name a process and its work stay longest. */
 static const struct col peer_cols[PEER_COLS] = {
 	[PEER_PID] = { "PID", 7, 0 },          [PEER_LABEL] = { "LABEL", -9, 0 },
 	[PEER_STATE] = { "STATE", -7, 0 },     [PEER_LOOKUPS] = { "LOOK/S", 7, 0 },
@@ -86,7 +86,7 @@ static double key_of(const struct row *w, enum sort sort)
 	}
 }
 
-/* The larger first; equals in the order of their seats, so that nothing jumps. */
+/* The larger comes first; equal rows stand in the order of their seats, so that none jumps. */
 static int by_key(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
@@ -232,7 +232,7 @@ static void gap(const struct top *t, struct page *p)
 		page_line(p);
 }
 
-/* Processes have what the others leave, four lines at least where there are so many. */
+/* Processes get the lines that the other parts leave, four at least where there are that many. */
 unsigned top_layout(const struct top *t, struct line *lines)
 {
 	unsigned columns = t->columns > TOP_MOST ? TOP_MOST : t->columns;

@@ -40,7 +40,7 @@ void part_title(const struct top *t, struct page *p)
 		return;
 	localtime_r(&now, &tm);
 	strftime(text, sizeof(text), "%H:%M:%S", &tm);
-	l->columns -= 9; /* the clock's */
+	l->columns -= 9; /* columns of the clock */
 	line_put(l, LOOK_TITLE, "%s", t->name);
 	line_put(l, look_of_state(t->now), "  %s", t->now->state);
 	if (s) {
@@ -95,7 +95,7 @@ void part_writer(const struct top *t, struct page *p)
 	}
 }
 
-/* Each takes lines as it needs, three at most. */
+/* Each takes the lines that it needs, three at most. */
 static void put_wrapped(struct page *p, enum look look, const char *text)
 {
 	char rest[300];
@@ -180,7 +180,7 @@ void part_hits(const struct top *t, struct page *p)
 
 static const struct {
 	struct col col;
-	enum rate rate, more; /* both together; the same twice: one */
+	enum rate rate, more; /* both are counted together; the same rate twice counts once */
 	bool bytes;
 } rates[] = {
 	{ { "PER SECOND", -10, 0 }, RATES, RATES, false },
@@ -259,7 +259,7 @@ static const struct col pool_cols[] = {
 	{ "DYING", 7, 5 },  { "DEMOTES TO", 10, 6 }, { "USED", 6, 0 },
 };
 
-/* Held, cached and to be had, reserved, dying; the rest is free. */
+/* Held, cached and evictable, reserved, dying; the rest is free. */
 static void put_blocks(struct line *l, const struct sample_pool *q, unsigned width)
 {
 	double slots = q->slots ? q->slots : 1;

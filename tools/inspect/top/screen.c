@@ -92,7 +92,7 @@ static void sort_by(struct top *t, int key)
 		t->sort = (enum sort)(at - keys);
 }
 
-/* false: it is over. */
+/* false: the user has ended it. */
 static bool take_key(struct top *t, int key)
 {
 	unsigned peers = t->now->there ? t->now->npeers : 0;
@@ -140,7 +140,7 @@ static bool take_key(struct top *t, int key)
 
 /* ---- looks ---- */
 
-/* Of a cache that went the last look stays: three are in use at most. */
+/* The last look stays for a cache that has gone, so three samples are in use at most. */
 static void look(const struct inspect *in, struct top *t, struct sample *at[3])
 {
 	struct sample *s = NULL;
@@ -160,7 +160,7 @@ static void look(const struct inspect *in, struct top *t, struct sample *at[3])
 		t->replaced_ns = s->at_ns;
 }
 
-/* Keys until then. */
+/* Takes keys until then. */
 static bool wait_until(struct top *t, uint64_t next)
 {
 	for (;;) {
@@ -184,7 +184,7 @@ static bool wait_until(struct top *t, uint64_t next)
 
 static void run(const struct inspect *in, struct top *t, struct sample *at[3])
 {
-	uint64_t pause = 500000000; /* rates want a second look: the first one is soon */
+	uint64_t pause = 500000000; /* rates need a second look, so the first pause is short */
 	uint64_t started;
 
 	do {

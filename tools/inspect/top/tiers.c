@@ -6,7 +6,7 @@
 #include "tools/inspect/top/top.h"
 #include "tools/common/shown.h"
 
-/* Now, in blocks a second; -1: it cannot be told. */
+/* The rate now, in blocks a second; -1 if it cannot be told. */
 static double rate(const struct top *t, uint32_t i, uint64_t now, uint64_t then)
 {
 	double seconds;

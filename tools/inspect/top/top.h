@@ -2,11 +2,11 @@
 /* top.h - what the files of `gpc-inspect top` share.
  *
  *   ../sample.c  the numbers
- *   alerts.c     what of them is wrong
+ *   alerts.c     the faults that follow from them
  *   lines.c      lines of so many columns, and tables whose columns go when there is no room
  *   layout.c     numbers and a size -> lines; knows no terminal
- *   parts.c      its parts; tiers.c those below RAM
- *   screen.c     the terminal, by ncurses; no_screen.c where that was not found
+ *   parts.c      its parts; tiers.c has the part of the tiers below RAM
+ *   screen.c     the terminal, by ncurses; no_screen.c is built where ncurses was not found
  *
  * Each calls those above it and none below. */
 #ifndef GPC_TOOLS_TOP_H
@@ -44,7 +44,7 @@ enum look {
 struct line {
 	char text[TOP_TEXT];
 	size_t used;
-	unsigned width, columns; /* used, and at most */
+	unsigned width, columns; /* columns in use, and the most that there are */
 	struct {
 		size_t from;
 		enum look look;
@@ -67,9 +67,9 @@ enum sort {
 
 struct top {
 	const char *name;
-	const struct sample *then, *now; /* then NULL: there is one look alone */
+	const struct sample *then, *now; /* then NULL: there has been one look only */
 	const struct sample *last;       /* the last one that found the cache; NULL: none yet */
-	uint64_t replaced_ns; /* at_ns when the writer was seen to be another; 0: never */
+	uint64_t replaced_ns;            /* at_ns of the look that found another writer; 0: never */
 	unsigned columns, rows;
 	unsigned seconds; /* between looks */
 	enum sort sort;
@@ -82,29 +82,30 @@ struct alert {
 	char text[256];
 };
 
-/* What an operator has to know, the worst first; how many. */
+/* Faults that an operator has to know, the worst first; returns how many. */
 unsigned top_alerts(const struct top *t, struct alert ret[TOP_ALERTS]);
 
 /* ---- lines.c ---- */
 
 void line_begin(struct line *l, unsigned columns);
-/* What does not fit is cut. */
+/* Cuts the text that does not fit. */
 void line_put(struct line *l, enum look look, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Only if all of it fits. */
+/* Puts the text only if all of it fits. */
 bool line_try(struct line *l, enum look look, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void line_pad(struct line *l, unsigned to);
 
-/* A column of a table.  Where they do not all fit, those of the highest rank go first. */
+/* A column of a table.  Where not all of them fit, those of the highest rank are left out
+ * first. */
 struct col {
 	const char *title;
 	int width;     /* negative: to the left */
 	unsigned rank; /* 0: it stays */
 };
-/* Which of them fit: a set. */
+/* The set of columns that fit. */
 uint32_t table_fit(const struct col *cols, unsigned n, unsigned columns);
-/* What is left of the columns for one that takes the rest. */
+/* The columns that are left for one that takes the rest. */
 unsigned table_rest(const struct col *cols, unsigned n, uint32_t set, unsigned columns);
 void table_head(struct line *l, const struct col *cols, unsigned n, uint32_t set, int sorted);
 void table_cell(struct line *l, const struct col *col, enum look look, const char *text);
@@ -117,12 +118,12 @@ const char *short_percent(double share); /* negative: - */
 
 /* ---- parts.c, layout.c ---- */
 
-/* Where lines go: at most `most` of them. */
+/* Room for lines, for `most` of them. */
 struct page {
 	struct line *line;
 	unsigned n, most, columns;
 };
-struct line *page_line(struct page *p); /* the next one; NULL: it is full */
+struct line *page_line(struct page *p); /* the next line; NULL if the page is full */
 
 void part_title(const struct top *t, struct page *p);
 void part_writer(const struct top *t, struct page *p);
@@ -135,12 +136,12 @@ void part_mirrors(const struct top *t, struct page *p, unsigned rows);
 void part_peers(const struct top *t, struct page *p, unsigned rows);
 void part_keys(const struct top *t, struct page *p);
 
-/* At most t->rows lines, none wider than t->columns; how many. */
+/* At most t->rows lines, none wider than t->columns; returns how many. */
 unsigned top_layout(const struct top *t, struct line *lines);
 
 /* ---- screen.c ---- */
 
-/* Until somebody ends it; returns the exit status. */
+/* Runs until the user or a signal ends it; returns the exit status. */
 int top_screen(const struct inspect *in);
 
 #endif
