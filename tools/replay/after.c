@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker finds that was killed and started again: nothing of its last life is left, the
- * cache is sound, and each block of the RAM that all share has the bytes of its key.
+/* Checks after a worker was killed and started again: nothing of its last life is left, the cache
+ * is sound, and each block of the shared RAM has the bytes of its key.
  * Tests: t/tools/replay-workers.t */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 
 enum { ENTRIES = 256, PAUSE_MS = 2 };
 
-/* ---- transfers and claims of the dead ---- */
+/* ---- transfers and claims of dead workers ---- */
 
 static bool is_dead(struct worker *w, int peer)
 {
@@ -20,7 +20,7 @@ static bool is_dead(struct worker *w, int peer)
 	return peer < 0 || gpc_stats_get(w->c, peer, &st) < 0 || !st.alive;
 }
 
-/* A list that changes while it is read may name one whose peer has just gone: it is looked at
+/* A list that changes while it is read may name a row whose peer has just gone, so it is looked at
  * again. */
 static int count_dead(struct worker *w)
 {
@@ -68,7 +68,7 @@ static int check_cache(struct worker *w)
 
 /* ---- RAM ---- */
 
-/* Under a reference; without one the block may have gone by now. */
+/* Checks a block under a reference; without one the block may have gone by now. */
 static int check_block(struct worker *w, const struct gpc_entry *e)
 {
 	int r = gpc_ref(w->c, &e->key, &e->block, 1), wrong;

@@ -76,7 +76,7 @@ int cache_look(struct run *run)
 
 /* ---- its writer ---- */
 
-/* 1: there is one, 0: there is none now, or -1 after a message. */
+/* 1 if there is a writer, 0 if there is none now, -1 after a message. */
 static int has_writer(const struct run *run, gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };
@@ -87,7 +87,7 @@ static int has_writer(const struct run *run, gpc *c)
 	return r < 0 ? -1 : info.writer_pid != 0;
 }
 
-/* Where there is none, it says so before it waits. */
+/* Where there is no writer, it says so before it waits. */
 static int wait_served(const struct run *run, gpc *c)
 {
 	uint64_t end = cli_now_ns() + PATIENCE_MS * UINT64_C(1000000);
@@ -121,8 +121,8 @@ int cache_wait_writer(const struct run *run)
 
 /* ---- the device ---- */
 
-/* In a child, since a process that has used a GPU cannot fork workers; the mirror of a cache
- * that is not ours may be about to come. */
+/* Done in a child, since a process that has used a GPU cannot fork workers.  The mirror of a cache
+ * that is not ours may come a moment later. */
 static int try_device(const struct run *run)
 {
 	uint64_t end = cli_now_ns() + (run->a.name ? PATIENCE_MS * UINT64_C(1000000) : 0);

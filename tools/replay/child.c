@@ -34,7 +34,7 @@ void replay_hold_signals(void)
 		sigaction(which[i], &act, NULL);
 	}
 	sigprocmask(SIG_BLOCK, &set, &usual_mask);
-	signal(SIGXFSZ, SIG_IGN); /* a limit is an error like others */
+	signal(SIGXFSZ, SIG_IGN); /* a file over the limit is an error like others */
 }
 
 int replay_poll(struct pollfd *fds, nfds_t n, int ms)
@@ -53,8 +53,8 @@ void replay_child(pid_t parent)
 		_exit(EXIT_RUNTIME);
 }
 
-/* It may be stopped, and a signal to us does not wait for it: no other than this one ends those who
- * are. */
+/* The child may be stopped, and a signal to us does not wait for it: SIGKILL is the only signal
+ * that ends a stopped process. */
 int replay_wait(pid_t child)
 {
 	int status = 0;

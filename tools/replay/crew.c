@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workers, as their parent sees them: started, let go together, watched, ended.
+/* The workers, as their parent sees them: it starts them, lets them go together, watches and ends
+ * them.
  * Tests: t/tools/replay-workers.t */
 #include "config.h"
 
@@ -57,7 +58,7 @@ static int start_worker(struct run *run, uint32_t number, int gate)
 	return 0;
 }
 
-/* It finds the gate open. */
+/* A worker that is started again finds the gate open. */
 int crew_restart(struct run *run, uint32_t number)
 {
 	struct child *child = &run->child[number];
@@ -135,7 +136,7 @@ static void show_progress(const struct run *run)
 	report_progress(done, run->job->requests);
 }
 
-/* Let them go when all that live have attached. */
+/* Lets the workers go when all living ones have attached. */
 static void open_gate(struct run *run)
 {
 	for (uint32_t i = 0; i < run->a.workers; i++)
@@ -180,7 +181,7 @@ int crew_watch(struct run *run)
 	return fds && !replay_caught ? r : -1;
 }
 
-/* How a worker ended, and what it counted. */
+/* Notes how a worker ended, and adds the figures that it counted. */
 static void collect(struct run *run, uint32_t number, int status)
 {
 	const struct child *child = &run->child[number++];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stack distances, as a replay with one worker uses blocks: a request looks its prefix up, then
- * uses all of its blocks, leaf first.  So a block is never older than those below it: what hits is
- * a prefix, whatever the capacity.
+/* Stack distances, for a replay with one worker.  A request looks its prefix up, then uses all of
+ * its blocks, leaf first.  So no block is older than the blocks below it, and the hits are a
+ * prefix at any capacity.
  * Tests: t/tools/replay-plot.t t/tools/replay-sticky.t */
 #include "config.h"
 
@@ -11,9 +11,9 @@
 #include <string.h>
 
 struct stack {
-	uint32_t *rank; /* of each reference: which of the different ids it is */
-	uint64_t *last; /* of each id: when it was used last; 0: never */
-	uint64_t *tree; /* of sums: which of the times 1 .. places are somebody's last */
+	uint32_t *rank; /* for each reference: the number of its id among the different ids */
+	uint64_t *last; /* for each id: the time of its last use; 0: never */
+	uint64_t *tree; /* of sums: which of the times 1 .. places are the last use of an id */
 	uint64_t known, places, now;
 	uint64_t present; /* blocks that were used at all */
 };
@@ -32,7 +32,7 @@ static void stack_free(struct stack *s)
 	free(s->tree);
 }
 
-/* names[]: room for all ids. */
+/* names[] has room for all ids. */
 static void rank(struct stack *s, const struct trace *t, uint64_t *names)
 {
 	const uint64_t *name;
@@ -70,7 +70,7 @@ static int stack_make(struct stack *s, const struct trace *t)
 	return 0;
 }
 
-/* For so many uses. */
+/* Clears the stack for so many uses. */
 static void stack_clear(struct stack *s, uint64_t uses)
 {
 	s->places = uses;
@@ -94,7 +94,7 @@ static uint64_t sum_to(const struct stack *s, uint64_t at)
 	return sum;
 }
 
-/* 0: it was never used. */
+/* 0 means that it was never used. */
 static uint64_t distance(const struct stack *s, uint32_t id)
 {
 	uint64_t last = s->last[id];
@@ -139,7 +139,7 @@ static int make(struct stack *s, const struct trace *t, const struct deal *d, st
 		return -1;
 	for (uint32_t i = 0; i < d->caches; i++)
 		replay(s, t, d, i, c->hits);
-	c->hits[0] = 0; /* the first use of each */
+	c->hits[0] = 0; /* d = 0 stands for the first use of each id */
 	for (uint64_t k = 1; k <= s->known; k++) {
 		if (c->hits[k])
 			c->most = k;

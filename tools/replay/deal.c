@@ -6,9 +6,10 @@
  *   STICKY_SESSION     the worker with the fewest sessions under    the same worker
  *                      way, then with the fewest so far, then the
  *                      lowest number
- *   STICKY_HASH        the highest of one hash of name and worker   the same, of whoever is there
+ *   STICKY_HASH        the highest hash of name and worker          the same, over the workers
+ *                                                                   that are there then
  *
- * A session is under way from its first request to its last.  A change takes place in front of the
+ * A session is under way from its first request to its last.  A change takes place before the
  * request in the middle:
  *
  *   CHANGE_DIES        cache 0 is another one from there on: number N
@@ -29,9 +30,9 @@
 struct dealer {
 	const struct trace *t;
 	enum sticky how;
-	uint32_t from, to;    /* workers who can be chosen */
-	uint32_t *pin, *last; /* of each session: its worker, its last request */
-	uint64_t *now, *ever; /* of each worker: sessions under way, and so far */
+	uint32_t from, to;    /* workers that can be chosen */
+	uint32_t *pin, *last; /* for each session: its worker, its last request */
+	uint64_t *now, *ever; /* for each worker: sessions under way, and so far */
 };
 
 static uint64_t mixed(uint64_t x)

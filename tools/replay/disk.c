@@ -2,14 +2,15 @@
 /* A tier on disk below RAM: --disk-blocks.
  *
  * gpcd keeps it in exclusive mode, and keeps blocks of RAM free beside --ram-blocks, half of them
- * more than the longest request needs.  So a block is in one place, a request never evicts from
- * RAM, and when its worker has waited for the tier (gpc_tiers_sync) RAM has --ram-blocks at most.
+ * more than the longest request needs.  So a block is in one place, and a request never evicts
+ * from RAM.  When its worker has waited for the tier (gpc_tiers_sync), RAM has --ram-blocks at
+ * most.
  *
- * A worker holds what it has found before it asks for the rest: that is younger than all that could
- * go down meanwhile.
+ * A worker holds the blocks that it has found before it asks for the rest.  The rest is younger
+ * than all blocks that could go down meanwhile.
  *
- * --restart stops the workers between two requests, kills gpcd and starts it again, which is the
- * writer, the owner of the tier's pool and the process that has the file.
+ * --restart stops the workers between two requests, kills gpcd and starts it again.  That gpcd is
+ * the writer, the owner of the tier's pool and the process that has the file.
  * Tests: t/tools/replay-disk.t */
 #include "config.h"
 
@@ -26,8 +27,8 @@ enum { SYNC_MS = 60000, AHEAD_MOST = 4096 };
 
 /* ---- a worker ---- */
 
-/* What is below RAM behind the first `hits` blocks of the request: brought, and held.  Returns the
- * hits then. */
+/* Brings and holds blocks of the request that are below RAM, after its first `hits` ones.  Returns
+ * the hits then. */
 int disk_hits(struct worker *w, uint32_t hits, uint32_t n)
 {
 	const gpc_key *keys = w->chain + 1 + hits;
@@ -49,7 +50,7 @@ int disk_hits(struct worker *w, uint32_t hits, uint32_t n)
 	return (int)hits + got;
 }
 
-/* Behind a request: what goes from RAM is on the disk. */
+/* Called after a request: waits until all blocks that leave RAM are on the disk. */
 int disk_settle(struct worker *w)
 {
 	struct patience p = { 0 };
@@ -65,7 +66,7 @@ int disk_settle(struct worker *w)
 
 /* ---- the parent ---- */
 
-/* Blocks of RAM beside --ram-blocks. */
+/* Plans the blocks of RAM beside --ram-blocks. */
 int disk_plan(struct run *run)
 {
 	uint64_t most = 4 * (uint64_t)run->trace.longest + 64;
@@ -99,7 +100,7 @@ void disk_remove(const struct run *run)
 		unlink(run->disk_path);
 }
 
-/* What the tier counted since its gpcd began. */
+/* The tier's counts since its gpcd began. */
 void disk_look(const struct run *run, struct gpc_tier *ret)
 {
 	gpc *c;

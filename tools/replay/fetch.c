@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A worker with a pool of VRAM of its own, in a space of its own, as an engine on a GPU of its own
- * has it. What it computes is copied to the RAM that all share, ahead of need, and gpc_fetch brings
- * from there what any of them has computed.
+ * has it.  The blocks that it computes are copied to the RAM that all workers share, ahead of
+ * need.  gpc_fetch brings from there the blocks that any worker has computed.
  *
- * Fetches are on the stream that verifies, so on a GPU the bytes are verified in the order of that
- * stream, before anybody has waited for the copies; the host device has no such stream, and is
- * waited for first.  Spills are on the device's default stream, and are waited for by the next
- * request: so no victim is without its copy, and one worker's hits are the same each time.
+ * Fetches are on the stream that verifies.  So on a GPU the bytes are verified in the order of
+ * that stream, before the worker has waited for the copies.  The host device has no such stream,
+ * so the worker waits first.  Spills are on the device's default stream, and the next request
+ * waits for them.  So no victim is without its copy, and one worker's hits are the same each time.
  * Tests: t/tools/replay-fetch.t */
 #include "config.h"
 
@@ -19,8 +19,8 @@ enum { COPY_MS = 60000 };
 
 /* ---- the pool ---- */
 
-/* Pieces as in the pool of a keeper.  Who starts again waits for the pool of its last life to
- * go. */
+/* Pieces lie as in the pool of a keeper.  A worker that starts again waits until the pool of its
+ * last life has gone. */
 int fetch_make_pool(struct worker *w)
 {
 	const struct job *j = w->job;
@@ -71,8 +71,9 @@ static int wait_for(struct worker *w, gpc_transfer t)
 	return r;
 }
 
-/* How many of the blocks came by the transfer.  A block that the writer has refused, its source
- * having gone meanwhile, has its bytes, and is the caller's as long as it is held. */
+/* The number of blocks that came by the transfer.  The writer may have refused a block whose
+ * source had gone meanwhile.  Such a block has its bytes, and belongs to the caller as long as it
+ * is held. */
 static int count_copied(struct worker *w, gpc_transfer t)
 {
 	int n = t ? gpc_transfer_results(w->c, t, w->results, w->job->longest + 1) : 0;
@@ -82,7 +83,8 @@ static int count_copied(struct worker *w, gpc_transfer t)
 	return n < 0 ? worker_fail(w, n, "results") : n;
 }
 
-/* The bytes of blocks `first` on, and the end of their transfer: 0, -EBADMSG, or an error. */
+/* Waits for the bytes of blocks `first` on, and for the end of their transfer: 0, -EBADMSG, or an
+ * error. */
 static int settle(struct worker *w, uint32_t first, uint32_t n, gpc_transfer t)
 {
 	const gpc_key *keys = w->chain + 1 + first;
@@ -100,7 +102,8 @@ static int settle(struct worker *w, uint32_t first, uint32_t n, gpc_transfer t)
 	return 0;
 }
 
-/* From block `first` on, as many as one call brings.  What cannot be had now is computed. */
+/* Fetches from block `first` on, as many as one call brings.  Blocks that cannot be had now are
+ * computed. */
 static int fetch_some(struct worker *w, uint32_t first, uint32_t n, gpc_transfer *ret)
 {
 	uint32_t ram = w->job->ram < 0 ? GPC_SPACE(w->number) : w->job->spaces;
@@ -118,8 +121,8 @@ static int fetch_some(struct worker *w, uint32_t first, uint32_t n, gpc_transfer
 	return got < 0 ? worker_fail(w, got, "fetch") : got;
 }
 
-/* The longest prefix, all of it in this worker's VRAM; returns its length.  Where a checksum was
- * wrong the bad block has been dropped, and the prefix ends before it the next time. */
+/* Brings the longest prefix into this worker's VRAM; returns its length.  Where a checksum was
+ * wrong, the bad block has been dropped, and the next prefix ends before it. */
 int fetch_hits(struct worker *w, uint32_t n)
 {
 	uint32_t len = 0;
@@ -148,9 +151,9 @@ int fetch_hits(struct worker *w, uint32_t n)
 	return (int)len;
 }
 
-/* ---- what is computed ---- */
+/* ---- blocks that are computed ---- */
 
-/* Another worker of this space would see that somebody is at it. */
+/* The claim tells another worker of this space that these keys are being computed. */
 int fetch_claim(struct worker *w, const gpc_key *keys, uint32_t n)
 {
 	struct patience p = { 0 };

@@ -52,7 +52,7 @@ static uint64_t wrong_byte(const uint8_t *at, uint64_t from, uint64_t n, const u
 	return i;
 }
 
-/* The first wrong byte of a piece; its size: none. */
+/* The first wrong byte of a piece; the piece's size if there is none. */
 static uint64_t check_piece(const uint8_t *at, const struct image_run *r, uint64_t from,
 			    const uint64_t key[2])
 {
@@ -123,7 +123,7 @@ static void host_close(void *who)
 	(void)who;
 }
 
-/* That of the host device is one for the process, whatever is named. */
+/* The stream of the host device is one for the whole process, whichever device is named. */
 static void *host_stream(void *who)
 {
 	(void)who;

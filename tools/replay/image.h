@@ -2,8 +2,8 @@
 /* image.h - the bytes of a block in a pool with memory, as both CPU and GPU write and read them.
  *
  * The image of a block is a function of its key alone: the key, then words that are derived from
- * the key and their number.  So whoever has the key can verify each byte, wherever the block has
- * moved.  In a pool the image is in pieces, which the pool's runs place.
+ * the key and their number.  So any process that has the key can verify each byte, wherever the
+ * block has moved.  In a pool the image is in pieces, and the pool's runs place the pieces.
  *
  *   image.c           by the CPU
  *   image_kernels.cu  by a GPU
@@ -20,7 +20,7 @@ extern "C" {
 #define IMAGE_FN static inline
 #endif
 
-#define IMAGE_GOOD UINT32_MAX /* no byte is wrong */
+#define IMAGE_GOOD UINT32_MAX /* there is no wrong byte */
 
 struct image_run {
 	uint8_t *at; /* piece 0 of slot 0 */
@@ -56,34 +56,35 @@ IMAGE_FN uint8_t *image_piece(const struct image_run *r, uint32_t slot, uint32_t
 	return r->at + slot * r->slot_stride + piece * r->run_stride;
 }
 
-/* ---- by whom ---- */
+/* ---- CPU or GPU ---- */
 
 struct image_layout {
 	uint32_t nruns;
-	uint64_t bytes; /* of an image */
+	uint64_t bytes; /* bytes of an image */
 	struct image_run *run;
 	void *there; /* the runs as the device has them */
 };
 
 /* Each returns 0 or more, or -1 after image_say(). */
 struct image_ops {
-	/* Somebody who reaches the memory at base, or NULL after image_say(). */
+	/* Opens a device that reaches the memory at base; NULL after image_say(). */
 	void *(*open)(void *base);
 	void (*close)(void *who);
-	void *(*stream)(void *who); /* for gpc_copy, before or behind the calls below */
+	void *(*stream)(void *who); /* the stream for a gpc_copy before or after the calls below */
 	int (*learn)(void *who, struct image_layout *l);
 	void (*forget)(void *who, struct image_layout *l);
-	/* Complete on return. */
+	/* Complete when it returns. */
 	int (*fill)(void *who, const struct image_layout *l, const struct image_item *items,
 		    uint32_t n);
-	/* How many are wrong; then first[i] is the first wrong byte of image i, or IMAGE_GOOD. */
+	/* Returns how many are wrong.  Then first[i] is the first wrong byte of image i, or
+	 * IMAGE_GOOD. */
 	int (*check)(void *who, const struct image_layout *l, const struct image_item *items,
 		     uint32_t n, uint32_t *first);
 };
 
 extern const struct image_ops image_host, image_cuda;
 
-/* What went wrong last. */
+/* Notes the last error. */
 void image_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 const char *image_said(void);
 
@@ -93,7 +94,7 @@ const char *image_said(void);
 
 int image_launch_fill(const struct image_run *runs, uint32_t nruns, const struct image_item *items,
 		      uint32_t n, void *stream);
-/* first[i] as above; *wrong grows by the number of wrong images. */
+/* first[i] is as above; *wrong grows by the number of wrong images. */
 int image_launch_check(const struct image_run *runs, uint32_t nruns, const struct image_item *items,
 		       uint32_t n, uint32_t *first, unsigned long long *wrong, void *stream);
 

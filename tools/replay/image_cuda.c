@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images by a GPU: a stream of this process there, and the buffers of the kernels.  The keys go in
- * by a copy on the stream, the verdict comes back by one, and each call waits for its end.
+/* Images by a GPU: a stream of this process there, and the buffers of the kernels.  A copy on the
+ * stream brings the keys to the GPU, another brings the verdict back, and each call waits for the
+ * end of its work.
  * Tests: t/tools/replay-pools.t */
 #include "config.h"
 
@@ -15,7 +16,7 @@ struct here { /* in pinned memory */
 	struct image_item items[IMAGE_BATCH];
 };
 
-struct there { /* in the GPU's */
+struct there { /* in the GPU's memory */
 	unsigned long long wrong;
 	uint32_t first[IMAGE_BATCH];
 	struct image_item items[IMAGE_BATCH];
@@ -60,7 +61,7 @@ static void gpu_close(void *who)
 	free(g);
 }
 
-/* The GPU that has this memory. */
+/* Opens the GPU that has this memory. */
 static void *gpu_open(void *base)
 {
 	struct cudaPointerAttributes a = { 0 };
@@ -131,7 +132,7 @@ static int fill_batch(struct gpu *g, const struct image_layout *l, const struct 
 	return worked(g, cudaStreamSynchronize(g->stream), "fill blocks");
 }
 
-/* Which are wrong is fetched only when some are. */
+/* The list of wrong images is fetched only when there are some. */
 static int check_batch(struct gpu *g, const struct image_layout *l, const struct image_item *items,
 		       uint32_t n, uint32_t *first)
 {
@@ -177,7 +178,7 @@ static int gpu_check(void *who, const struct image_layout *l, const struct image
 
 	for (at = 0; at < n; at += batch) {
 		batch = n - at < IMAGE_BATCH ? n - at : IMAGE_BATCH;
-		memset(first + at, 0xff, batch * sizeof(*first)); /* IMAGE_GOOD */
+		memset(first + at, 0xff, batch * sizeof(*first)); /* IMAGE_GOOD in each */
 		r = check_batch(who, l, items + at, batch, first + at);
 		if (r < 0)
 			return r;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Workers that are killed, one after the other, and started again.
  *
- * The replay is cut into as many shares as there are kills, and one.  Within each some worker is
- * killed at a random moment after a random request.  Nobody goes beyond the share before the new
- * worker has verified what it found: so all kills take place, however fast the replay is.
+ * The replay is cut into one share more than there are kills.  Within each share but the last, one
+ * worker is killed at a random moment after a random request.  No worker goes beyond the share
+ * before the new worker has verified the blocks that it found.  So all kills take place, however
+ * fast the replay is.
  * Tests: t/tools/replay-workers.t t/tools/replay-sticky.t */
 #include "config.h"
 
@@ -12,7 +13,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-enum { LATER_NS = 2000000 }; /* a kill comes up to so much after its request */
+enum { LATER_NS = 2000000 }; /* a kill comes at most this long after its request */
 
 static uint64_t draw(struct killer *k, uint64_t below)
 {
@@ -22,7 +23,7 @@ static uint64_t draw(struct killer *k, uint64_t below)
 	return below ? k->random % below : 0;
 }
 
-/* One who has anything to do. */
+/* Chooses a worker that has anything to do. */
 static uint32_t choose(struct run *run)
 {
 	uint32_t w = (uint32_t)draw(&run->killer, run->a.workers);
@@ -66,8 +67,8 @@ static bool is_time(struct run *run)
 	return cli_now_ns() >= k->at_ns;
 }
 
-/* One that has failed by itself is not killed, nor anybody else any more: the others go on to the
- * end. */
+/* A worker that has failed by itself is not killed, and no other worker is killed after that.  The
+ * others go on to the end. */
 static void give_up(struct run *run)
 {
 	run->killer.left = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which options go with which: the table below, and gpc-replay(1) has it in words.  An option that
+/* Which options go together: the table below; gpc-replay(1) has it in words.  An option that
  * stands in no row goes with all others.
  * Tests: t/tools/replay-options.t */
 #include "config.h"
@@ -12,7 +12,7 @@
 enum {
 	NAME = 1 << 0,
 	DEVICE = 1 << 1,
-	ON_DEVICE = 1 << 2, /* one that is not none */
+	ON_DEVICE = 1 << 2, /* a device other than none */
 	PAYLOAD = 1 << 3,
 	PIECES = 1 << 4,
 	VRAM = 1 << 5,
@@ -46,7 +46,7 @@ static const struct rule {
 	uint32_t bit;
 	const char *option;
 	uint32_t excludes, needs;
-	const char *why; /* of the exclusion */
+	const char *why; /* reason of the exclusion */
 } rules[] = {
 	{ PLOT, "--plot",
 	  NAME | DEVICE | FETCH | VRAM | RAM | PAYLOAD | PIECES | KILL | DISK | DISK_BLOCKS |

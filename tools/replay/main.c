@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc-replay - replays a recorded trace of real requests against a prefix cache, with as
- * many worker processes as asked for.
+/* gpc-replay - replays a recorded trace of real requests against a prefix cache, with as many
+ * worker processes as asked for.
  *
- * The parent never touches the cache while the workers run.  Whatever ends it, what it
- * made goes: workers and gpcd are told when their parent dies, gpcd removes the cache
- * it made, with the memory of its pools, and the payload of a cache without such has no
- * name.  Only the payload of a cache of somebody else's has one, and the last replay
- * removes it.
+ * The parent never touches the cache while the workers run.  Whatever ends it, the things that it
+ * made go.  Workers and gpcd are told when their parent dies.  gpcd removes the cache that it
+ * made, with the memory of its pools.  Where pools have no memory, the payload has no name.  Only
+ * the payload of another user's cache has a name, and the last replay removes it.
  * Tests: t/tools/replay-ends.t t/tools/replay-result.t */
 #include "config.h"
 
@@ -20,9 +19,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- what the workers need ---- */
+/* ---- preparations for the workers ---- */
 
-/* Blocks of earlier replays have no bytes any more.  In a child: it waits for a writer. */
+/* Forgets blocks of earlier replays, which have no bytes any more.  It runs in a child, since it
+ * waits for a writer. */
 static int forget_earlier(const struct run *run)
 {
 	uint64_t end = cli_now_ns() + PATIENCE_MS * UINT64_C(1000000);
@@ -59,7 +59,7 @@ static int make_payload(struct run *run)
 	return replay_in_child(run, forget_earlier) ? -1 : payload_settled(run->payload_fd, bytes);
 }
 
-/* Each worker's requests, in the order of the trace. */
+/* Deals each worker its requests, in the order of the trace. */
 static int deal_job(struct run *run)
 {
 	struct job *job = run->job;
@@ -106,7 +106,7 @@ static int make_job(struct run *run)
 	job->disk = run->a.disk != 0;
 	job->vram_blocks = (uint32_t)run->a.vram;
 	job->pieces = (uint32_t)run->a.pieces;
-	/* as many as one request may need: so each victim has a copy */
+	/* as many as one request may need, so that each victim has a copy */
 	job->spill_ahead = (uint32_t)(t->longest < run->a.vram ? t->longest : run->a.vram);
 	/* --kill and --restart exclude each other */
 	job->step = job->steps = run->a.kills + run->a.restarts + 1;
@@ -126,7 +126,7 @@ static uint64_t all_held(const struct gpc_stats *st)
 	return st->refs + st->reserved + st->transfers + st->claims;
 }
 
-/* When the workers are gone, the writer needs a moment to clear up behind them. */
+/* When the workers have gone, the writer needs a moment to clear up after them. */
 static int final_stats(const struct run *run, struct gpc_stats *ret)
 {
 	uint64_t end = cli_now_ns() + PATIENCE_MS * UINT64_C(1000000);
@@ -138,7 +138,7 @@ static int final_stats(const struct run *run, struct gpc_stats *ret)
 	return r;
 }
 
-/* -1: there is something in it that must not be. */
+/* -1 means that the result shows a fault. */
 static int show_result(struct run *run)
 {
 	struct gpc_stats after;
@@ -177,7 +177,7 @@ static int show_result(struct run *run)
 	return !r.left && r.kills == run->a.kills ? 0 : -1;
 }
 
-/* With a device that cannot be opened, there is no use in asking it for memory. */
+/* Where the device cannot be opened, there is no use in asking it for memory. */
 static int make_cache(struct run *run)
 {
 	run->a.up = run->a.ram && !run->a.fetch ? PROMOTE_BATCH : 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks that move: those that go next go down to RAM, ahead of demand, and hits come up from it.
+/* Blocks that move: those that would be evicted next go down to RAM, ahead of demand, and hits
+ * come up from there.
  * Tests: t/tools/replay-disk.t t/tools/replay-pools.t */
 #include "config.h"
 
@@ -27,8 +28,8 @@ static int by_key(const void *a, const void *b)
 	return memcmp(a, b, sizeof(gpc_key));
 }
 
-/* In a cache that others fill as well, blocks that go down may be theirs, with no bytes of ours to
- * verify.  Asked only when the bytes are not those of the key. */
+/* In a cache that other processes fill as well, blocks that go down may be theirs, and then they
+ * have no bytes of ours to verify.  It is asked only when the bytes are not those of the key. */
 static bool is_of_trace(struct worker *w, const gpc_key *key)
 {
 	uint64_t n = w->job->refs, at, batch;
@@ -57,7 +58,7 @@ static int copy(struct worker *w, const struct gpc_move *moves, uint32_t n)
 	return r < 0 ? worker_fail_payload(w, r, "copy") : 0;
 }
 
-/* Copy these down, and commit: how many went, or a negative errno. */
+/* Copies these blocks down and commits; returns how many went, or a negative errno. */
 static int move_down(struct worker *w, uint32_t n)
 {
 	uint32_t wrong = 0;
@@ -74,7 +75,8 @@ static int move_down(struct worker *w, uint32_t n)
 	return r;
 }
 
-/* Up to n of the least recent that nobody holds: how many went, 0 when none can. */
+/* Moves up to n of the least recent blocks that nobody holds; returns how many went, 0 if none
+ * can. */
 static int demote(struct worker *w, uint32_t n)
 {
 	struct patience p = { 0 };
@@ -115,8 +117,8 @@ int moves_make_room(struct worker *w, uint32_t n)
 
 /* ---- up ---- */
 
-/* Begin, copy, commit; held[] names the VRAM blocks afterwards.  Returns how many
- * moves began, 0 when there is no room, or a negative errno. */
+/* Begins, copies, commits; held[] names the VRAM blocks afterwards.  Returns how many moves began,
+ * 0 when there is no room, or a negative errno. */
 static int promote_batch(struct worker *w, gpc_block *held, uint32_t n)
 {
 	struct gpc_move moves[PROMOTE_BATCH];

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { POOL_MOST = 1 << 24, KILLS_MOST = 10000, TOKENS_MOST = 1 << 16 }; /* of a cache: see gpcd */
+/* limits of a cache, as gpcd has them */
+enum { POOL_MOST = 1 << 24, KILLS_MOST = 10000, TOKENS_MOST = 1 << 16 };
 
 static const struct option options[] = { { "workers", required_argument, NULL, 'w' },
 					 { "vram-blocks", required_argument, NULL, 'v' },
@@ -31,7 +32,7 @@ static const struct option options[] = { { "workers", required_argument, NULL, '
 					 { "concurrency", required_argument, NULL, 'c' },
 					 { "json", no_argument, NULL, 'j' },
 					 { "worker", required_argument, NULL,
-					   'W' }, /* of the parent alone */
+					   'W' }, /* from here on options of the parent alone */
 					 { "help", no_argument, NULL, 'h' },
 					 { "version", no_argument, NULL, 'V' },
 					 { NULL, 0, NULL, 0 } };
@@ -162,7 +163,7 @@ static bool set_option(struct args *a, int opt, const char *arg)
 	}
 }
 
-/* Where pieces are: -1, or the exit status. */
+/* Where the pieces lie: -1 to go on, or the exit status. */
 static int set_pieces(struct args *a)
 {
 	uint64_t k = PIECES_MOST;
@@ -178,7 +179,7 @@ static int set_pieces(struct args *a)
 	return -1;
 }
 
-/* The RAM has the last space, and each worker one before it. */
+/* The RAM has the last space, and each worker has one before that. */
 static int check_sizes(const struct args *a)
 {
 	if (a->fetch && a->workers >= GPC_MAX_SPACES)

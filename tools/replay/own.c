@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache of our own: the gpcd that makes and serves it, and, where the payload is in pools with
- * memory, another one that keeps the VRAM.  Each says by NOTIFY_SOCKET that it is ready.
+/* A cache of our own.  A gpcd makes and serves it.  Where the payload is in pools with memory,
+ * another gpcd keeps the VRAM.  Each says by NOTIFY_SOCKET that it is ready.
  * Tests: t/tools/replay-ends.t t/tools/replay-pools-end.t */
 #include "config.h"
 
@@ -22,16 +22,16 @@
 enum {
 	END_MS = 5000,
 	END_CAUGHT_MS = 500,
-	SEATS_BESIDE = 10, /* beside the workers': gpcd, keeper, standbys, tools */
+	SEATS_BESIDE = 10, /* seats beside those of workers: gpcd, keeper, standbys, tools */
 	TRANSIT = 64,      /* slots of a RAM pool beside its capacity */
-	POOLS_BESIDE = 4,  /* RAM, and those of workers that were killed */
+	POOLS_BESIDE = 4,  /* RAM, and the pools of workers that were killed */
 	MAKE_MS = 30000,
 };
 
 /* ---- gpcd ---- */
 
-/* $GPCD; else the one beside this program, one folder up when libtool runs this
- * program from its own; else whatever the PATH has. */
+/* Takes $GPCD.  Else it takes the one beside this program, one folder up when libtool runs this
+ * program from its own.  Else it takes the first one in the PATH. */
 static void find_gpcd(char ret[PATH_MAX])
 {
 	static const char hidden[] = "/.libs";
@@ -110,7 +110,7 @@ static void say_pools(struct command *c, struct words *w, const struct args *a)
 		return;
 	}
 	if (a->fetch) {
-		/* beside the workers' pools that of one who was killed */
+		/* counts the workers' pools and one pool of a worker that was killed */
 		say(c, "--max-blocks", number(w, (a->workers + 1) * a->vram + a->ram + TRANSIT));
 		say(c, "--max-pools", number(w, a->workers + POOLS_BESIDE));
 		return;
@@ -177,7 +177,7 @@ static _Noreturn void exec_gpcd(const struct run *run, say_options options, cons
 	_exit(EXIT_RUNTIME);
 }
 
-/* 0: it is ready; -1 after a message. */
+/* 0 means that it is ready; -1 after a message. */
 static int wait_ready(pid_t *pid, const char *what, int fd)
 {
 	struct pollfd event = { .fd = fd, .events = POLLIN };
@@ -233,7 +233,7 @@ int own_start_writer(struct run *run)
 	return start(run, &run->writer, "gpcd", say_writer);
 }
 
-/* The cache is there. */
+/* The cache is there already. */
 int own_restart_writer(struct run *run)
 {
 	return start(run, &run->writer, "gpcd", say_writer);
@@ -246,8 +246,8 @@ int own_start_keeper(struct run *run)
 		       : 0;
 }
 
-/* In a child: it may wait for long, and what it makes is nobody's.  Its blocks need no parents
- * there: a worker's copy of a block may go before those of its children. */
+/* Runs in a child: it may wait for long, and its memory belongs to no process.  Its blocks need no
+ * parents there, since a worker's copy of a block may go before those of its children. */
 static int make_ram(const struct run *run)
 {
 	struct gpc_pool p = { .size = sizeof(p),
@@ -274,7 +274,7 @@ int own_make_ram(struct run *run)
 	return run->a.fetch && run->a.ram ? replay_in_child(run, make_ram) : 0;
 }
 
-/* It may be stopped; nobody waits long for it who was told to end. */
+/* The process may be stopped, so the wait for a process that was told to end is short. */
 static void stop(pid_t *pid)
 {
 	int ms = replay_caught ? END_CAUGHT_MS : END_MS;
@@ -292,8 +292,8 @@ static void stop(pid_t *pid)
 	*pid = 0;
 }
 
-/* The keeper first, so that a writer sees its pool go.  gpcd removes its cache; if it was killed,
- * we do. */
+/* The keeper goes first, so that a writer sees its pool go.  gpcd removes its cache; if gpcd was
+ * killed, this process removes it. */
 void own_stop(struct run *run)
 {
 	bool made = run->writer;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes behind the blocks, in a file of the replay's own.  A slot holds the key (16
- * bytes), the block id (4) and a filling made from the key, so a block that moved, was
- * overwritten or was copied by halves shows.
+/* The bytes behind the blocks, in a file of the replay's own.  A slot holds the key (16 bytes),
+ * the block id (4) and a filling made from the key.  So a check finds a block that moved, was
+ * overwritten or was copied only in part.
  * Tests: t/tools/replay-workers.t */
 #include "config.h"
 
@@ -42,7 +42,7 @@ static void own_close(struct payload *p)
 		munmap(p->bytes, p->job->slots * p->job->payload);
 }
 
-/* NULL: the block is of a pool that was not there at the start. */
+/* NULL means that the block is of a pool that was not there at the start. */
 static unsigned char *slot_of(const struct payload *p, gpc_block block)
 {
 	const struct job_pool *pool = &p->job->pool[block < 0 ? 0 : GPC_POOL(block)];
@@ -84,7 +84,7 @@ static bool is_right(const struct payload *p, gpc_block block, const gpc_key *ke
 	return true;
 }
 
-/* Under the new block's id; false: the source was wrong. */
+/* Copies under the new block's id; false: the source was wrong. */
 static bool copy_one(const struct payload *p, const struct gpc_move *m)
 {
 	bool good = is_right(p, m->from, &m->key);
@@ -97,7 +97,7 @@ static bool copy_one(const struct payload *p, const struct gpc_move *m)
 	return good;
 }
 
-/* ---- arrays of them ---- */
+/* ---- arrays of blocks ---- */
 
 static int own_write(struct payload *p, const gpc_block *blocks, const gpc_key *keys, uint32_t n)
 {
@@ -134,7 +134,8 @@ const struct payload_ops payload_own = {
 
 /* ---- files ---- */
 
-/* What the kernel thinks it can give; beyond it comes no error, but the OOM killer. */
+/* Bytes that the kernel believes it can give.  Beyond them a process gets no error, but the OOM
+ * killer. */
 static uint64_t available_bytes(void)
 {
 	unsigned long long kib, sum = 0;
@@ -151,7 +152,7 @@ static uint64_t available_bytes(void)
 	return sum ? sum : UINT64_MAX;
 }
 
-/* All of it now: a sparse file would be a SIGBUS later.  The file's size stays. */
+/* Fills all of the file now, since a hole would be a SIGBUS later.  The file's size stays. */
 static int fill_file(int fd, size_t bytes)
 {
 	uint64_t room = available_bytes();
@@ -189,8 +190,8 @@ static void path_of(char ret[PATH_MAX], const char *dir, const char *name)
 	snprintf(ret, PATH_MAX, "%s/gpc-replay.%s", dir, name);
 }
 
-/* The exclusive lock says "alone", the shared one "in use".  Who is alone may take long, with a
- * writer that is stopped: a signal ends the wait, without a message (errno 0). */
+/* The exclusive lock says "alone", the shared one "in use".  A process that is alone may take
+ * long, if its writer is stopped.  A signal ends the wait, without a message (errno 0). */
 static int lock_file(int fd, int how)
 {
 	while (flock(fd, how | LOCK_NB)) {
@@ -205,10 +206,9 @@ static int lock_file(int fd, int how)
 	return 0;
 }
 
-/* 1: it is ours to use, 0: it was removed meanwhile, -1: errno, 0 when all is said.  A
- * file of another size, with nobody there, is a new one: it gets its size when blocks
- * without bytes have been forgotten, so a replay that dies before leaves another new
- * one behind. */
+/* 1: the file is ours to use; 0: it was removed meanwhile; -1: errno, which is 0 after a message.
+ * A file of another size that no process uses is a new one.  It gets its size when blocks without
+ * bytes have been forgotten.  So a replay that dies before that leaves another new file. */
 static int settle_file(int fd, const char *path, size_t bytes, bool *ret_fresh)
 {
 	bool alone = lock_file(fd, LOCK_EX | LOCK_NB) == 0;

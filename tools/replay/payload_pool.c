@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes behind the blocks, in pools with memory: VRAM of a device, RAM in shared memory.
  *
- * Blocks in VRAM are written and verified where they are, on the device, and those in RAM by the
- * CPU.  gpc_copy copies between them on a stream of this worker.  What a copy moved is verified on
- * its VRAM side: a victim before it goes down, a hit after it came up.
+ * Blocks in VRAM are written and verified in place, on the device, and those in RAM by the CPU.
+ * gpc_copy copies between them on a stream of this worker.  A copied block is verified on its VRAM
+ * side: a victim before it goes down, a hit after it came up.
  * Tests: t/tools/replay-pools.t */
 #include "config.h"
 
@@ -18,7 +18,7 @@
 
 enum { COPY_MS = 60000, PIN_MS = 60000 };
 
-struct view {            /* of a pool, in this process */
+struct view {            /* a pool, as this process sees it */
 	uint64_t memory; /* the number of its memory; 0: not mapped yet */
 	uint32_t slots;
 	const struct image_ops *ops;
@@ -29,9 +29,9 @@ struct view {            /* of a pool, in this process */
 struct payload_pools {
 	struct view view[GPC_MAX_POOLS + 1];
 	uint32_t room;            /* of the arrays */
-	struct image_item *items; /* of one pool, gathered from an array of blocks ... */
-	uint32_t *of;             /* ... where they stand in it */
-	uint32_t *first;          /* and the first wrong byte of each */
+	struct image_item *items; /* items of one pool, gathered from an array of blocks ... */
+	uint32_t *of;             /* ... their places in that array ... */
+	uint32_t *first;          /* ... and the first wrong byte of each */
 };
 
 static int fail(struct payload *p, int err, const char *fmt, ...)
@@ -47,7 +47,7 @@ static int fail(struct payload *p, int err, const char *fmt, ...)
 	return err;
 }
 
-/* What the library says about its last call. */
+/* Takes the library's message about its last call. */
 static int library(struct payload *p, int err, const char *what, int pool)
 {
 	return fail(p, err, "%s, pool %d: %s", what, pool, cli_gpc_text(err));
@@ -114,7 +114,7 @@ static int no_images(struct payload *p, int pool)
 	return fail(p, -EIO, "pool %d: %s", pool, image_said());
 }
 
-/* Who writes and verifies there: the GPU that has the memory, else the CPU. */
+/* Opens the device that writes and verifies there: the GPU that has the memory, else the CPU. */
 static int open_images(struct payload *p, int pool, struct view *v, const struct gpc_pool_memory *m)
 {
 	bool gpu = m->kind == GPC_VRAM && strcmp(m->device, "host");
@@ -162,7 +162,7 @@ static int view_open(struct payload *p, int pool, struct view *v)
 	return err;
 }
 
-/* Mapped at first use, and what is mapped is the pool's still. */
+/* Maps a pool at first use, and checks that a mapped memory still belongs to the pool. */
 static int view_get(struct payload *p, int pool, struct view **ret)
 {
 	struct view *v = &p->pools->view[pool];
@@ -207,7 +207,7 @@ static void put(struct payload *p, uint32_t k, uint32_t i, gpc_block block, cons
 	p->pools->of[k] = i;
 }
 
-/* Slots that the pool does not have are nobody's: no cache has such blocks. */
+/* A slot that the pool does not have is a fault: no cache has such blocks. */
 static int check_slots(struct payload *p, int pool, const struct view *v, uint32_t n)
 {
 	for (uint32_t k = 0; k < n; k++)
@@ -245,7 +245,7 @@ static void tell_wrong(struct payload *p, int pool, uint32_t n)
 		 first[k], p->job->payload);
 }
 
-/* How many are wrong; first[] says which. */
+/* Returns how many are wrong; first[] tells which. */
 static int check_items(struct payload *p, int pool, uint32_t n)
 {
 	struct view *v;
@@ -265,7 +265,8 @@ static int check_items(struct payload *p, int pool, uint32_t n)
 
 /* ---- arrays of blocks ---- */
 
-/* Pool by pool, those in pools of these kinds; returns the sum of what each made of its items. */
+/* Goes pool by pool through the blocks of pools of these kinds; returns the sum of the calls'
+ * results. */
 static int by_pool(struct payload *p, uint32_t kinds, const gpc_block *blocks, const gpc_key *keys,
 		   uint32_t n, int (*what)(struct payload *p, int pool, uint32_t n))
 {
@@ -302,7 +303,7 @@ static int pool_check(struct payload *p, uint32_t kinds, const gpc_block *blocks
 
 /* ---- copies ---- */
 
-/* The blocks of the VRAM side; returns how many are wrong, and bad[] says which. */
+/* Checks the blocks of the VRAM side; returns how many are wrong, and bad[] tells which. */
 static int check_moves(struct payload *p, const struct gpc_move *moves, uint32_t n, bool down,
 		       bool *bad)
 {
@@ -366,7 +367,7 @@ static int pool_copy(struct payload *p, const struct gpc_move *moves, uint32_t n
 
 /* ---- a worker ---- */
 
-/* All of it now, so that no copy of the replay waits for it; several workers take turns. */
+/* Pins all of it now, so that no copy of the replay waits for it; workers take turns. */
 static int pin(struct payload *p)
 {
 	int r = p->job->ram < 0 ? 0 : gpc_pool_pin(p->c, p->job->ram, PIN_MS);

@@ -8,8 +8,8 @@
  *   DIES              N              c / N                   the same; one cache is empty in the middle
  *   ADDED, REMOVED    N + 1, N - 1   c / N                   the same, dealt anew from the middle on
  *
- * A cache for all is the machine's: it has c blocks before and after each of these changes, and
- * loses none of them.
+ * One cache for all workers belongs to the machine.  It has c blocks before and after each of
+ * these changes, and loses none of them.
  * Tests: t/tools/replay-plot.t t/tools/replay-sticky.t */
 #include "config.h"
 
@@ -47,8 +47,8 @@ static void add_point(struct plot *p, const struct curve *curves, uint64_t block
 		at->hits[i] = curve_hits(&curves[i], blocks / caches_of(p, i));
 }
 
-/* From where each worker has room for the longest request, in steps of equal ratio, to where
- * nothing is evicted any more. */
+/* Chooses capacities in steps of equal ratio.  The first has room for the longest request of each
+ * worker, and with the last nothing is evicted any more. */
 static int choose(struct plot *p, const struct trace *t, const struct curve *curves)
 {
 	uint64_t first = (t->longest ? t->longest : 1) * (uint64_t)p->caches, end = 2 * first;
@@ -140,7 +140,7 @@ static json_t *rate(const struct plot *p, uint64_t hits)
 	return p->refs ? json_real((double)hits / (double)p->refs) : json_null();
 }
 
-/* Hits that a change has cost; fewer than 0 where it was of use. */
+/* Hits that a change has cost; below 0 where the change gained some. */
 static void set_lost(json_t *o, const struct plot *p, const struct point *at)
 {
 	static const char *const fields[CURVES] = {

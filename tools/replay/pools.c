@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pools of the cache: the VRAM that a replay fills, the RAM that it demotes to.  Where the
+/* The pools of the cache: the VRAM that a replay fills, and the RAM that it demotes to.  Where the
  * payload is in pools, both have memory, and the VRAM is that of the device.
  * Tests: t/tools/replay-pools-end.t t/tools/replay-pools.t */
 #include "config.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In job->pool: of all pools that there are now. */
+/* job->pool gets all pools that there are now. */
 static void list_pools(struct job *job, gpc *c)
 {
 	for (int i = 0; i < GPC_MAX_POOLS; i++) {
@@ -34,7 +34,7 @@ static void uuid_text(const uint8_t uuid[16], char ret[48])
 			      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
 }
 
-/* A pool's maker may have named a GPU in the other way: then only a UUID tells. */
+/* The pool's maker may have named the GPU in another form; then only a UUID tells. */
 static bool is_on(const struct gpc_pool *p, const struct gpc_pool_memory *m, const char *device)
 {
 	char uuid[48];
@@ -47,8 +47,9 @@ static bool is_on(const struct gpc_pool *p, const struct gpc_pool_memory *m, con
 	return !strncmp(device, "cuda:", 5) && !strncmp(m->device, "GPU-", 4);
 }
 
-/* May the VRAM pool be filled?  If not, why is what to say when no other may.  Who moves blocks of
- * memory without their bytes spoils them for all others. */
+/* May the VRAM pool be filled?  If not, `why` gets the message for the case that no other pool may
+ * be filled.  A process that moves blocks of memory without their bytes spoils them for all
+ * others. */
 static bool may_fill(const struct run *run, gpc *c, const struct gpc_pool *p, char why[256])
 {
 	struct gpc_pool_memory m = { .size = sizeof(m) };
@@ -76,7 +77,7 @@ static bool may_fill(const struct run *run, gpc *c, const struct gpc_pool *p, ch
 	return false;
 }
 
-/* The pieces of a block. */
+/* The number of pieces of a block. */
 static uint64_t pieces_of(gpc *c, int pool)
 {
 	struct gpc_run run[GPC_MAX_RUNS];
@@ -117,7 +118,7 @@ static bool find_vram(struct run *run, gpc *c, struct gpc_pool *ret, char why[25
 	return false;
 }
 
-/* The workers will make the others. */
+/* The workers will make the other pools. */
 static void look_at_shared(struct job *job, gpc *c)
 {
 	job->vram = -1;

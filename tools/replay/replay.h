@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replay.h - the parts of gpc-replay.
  *
- *   main.c      the parent: what the workers need, the way out
+ *   main.c      the parent: preparations for the workers, and the way out
  *   options.c   the command line
- *   legal.c     which of its options go with which
+ *   legal.c     which of its options go together
  *   child.c     signals, and children
  *   crew.c      the workers, as the parent sees them
  *   own.c       a cache of its own: the gpcd that it starts, and the one that keeps VRAM
  *   cache.c     the cache as it is, its writer, its devices
- *   pools.c     its pools: which one to fill, and what they must be
- *   trace.h     JSONL to arrays, every line checked; who gets which request
+ *   pools.c     its pools: which one to fill, and checks of their kind
+ *   trace.h     JSONL to arrays, every line checked; which worker gets which request
  *   worker.c    one worker: see worker.h
  *   report.c    counters and latencies: over the pipe, summed, shown
- *   disk.c      a tier below RAM, and restarts of who keeps it
+ *   disk.c      a tier below RAM, and restarts of the gpcd that keeps it
  *   kill.c      workers that are killed, and started again
  *   curve.h     hit rates of all capacities, by --plot: curve.c, plot.c, svg.c
  *   payload.h   the bytes behind the blocks, as an engine would have them
  *
- * Workers are executed anew and find what they need on fixed descriptors.  The parent
- * and its workers share one memory file, `struct job`: what to do, the trace, and a
- * line each for progress.
+ * Workers are executed anew and find their inputs on fixed descriptors.  The parent and its
+ * workers share one memory file, `struct job`.  It has the work to do, the trace, and a cache line
+ * for each worker's progress.
  * Tests: t/tools/replay-result.t */
 #ifndef GPC_TOOLS_REPLAY_H
 #define GPC_TOOLS_REPLAY_H
@@ -39,19 +39,19 @@ enum {
 	WORKERS_MAX = 240, /* seats, less some for the writer and for tools */
 	PAYLOAD_MIN = 24,
 	PAYLOAD_MAX = 1 << 24,
-	/* what blocks published here are tagged with: those whose payload went with an
-	 * earlier replay can be forgotten without touching anybody else's */
+	/* tag of the blocks that replays publish: blocks whose payload went with an earlier replay
+	 * can be forgotten, and no other blocks with them */
 	REPLAY_TAG = 0x72706c79,
-	/* its keys are of a group of their own: a hit is on a block of a replay */
+	/* group of the keys of replays: so a hit is always on a block of a replay */
 	REPLAY_GROUP = 0x72706c79,
-	/* the same where the bytes are in pools with memory, which outlives a replay */
+	/* the tag where the bytes are in pools with memory, which outlives a replay */
 	REPLAY_POOL_TAG = 0x72706c7a,
 	REPLAY_POOL_GROUP = 0x72706c7a,
 	PIECE_MIN = 256,
-	PIECES_MOST = 64, /* of --pieces where it is not given */
+	PIECES_MOST = 64, /* for --pieces where it is not given */
 };
 
-enum { PATIENCE_MS = 10000 }; /* how long a writer may be away */
+enum { PATIENCE_MS = 10000 }; /* how long the writer may be absent */
 
 /* descriptors of a worker */
 enum {
@@ -61,7 +61,7 @@ enum {
 	FD_RESULT = 6,  /* one byte "attached", then one JSON object */
 };
 
-/* ---- what a worker counts ---- */
+/* ---- counters of a worker ---- */
 
 #define LATENCY_BUCKETS (59 * 64) /* 64 steps for each doubling: within 1.6 % */
 
@@ -70,11 +70,11 @@ struct counts {
 	uint64_t inserted, duplicates, refused, unplaced;
 	uint64_t demoted, promoted, wrong, retries;
 	uint64_t on_device;                            /* requests that a device matched */
-	uint64_t down_bytes, down_ns, up_bytes, up_ns; /* that gpc_copy copied */
-	uint64_t uncommitted;      /* blocks that a fetch brought, and the writer refused */
-	uint64_t claimed, pending; /* keys that were claimed, or were somebody else's claim */
+	uint64_t down_bytes, down_ns, up_bytes, up_ns; /* bytes that gpc_copy copied */
+	uint64_t uncommitted;      /* blocks that a fetch brought, and that the writer refused */
+	uint64_t claimed, pending; /* keys that were claimed, or that another process had claimed */
 	uint64_t looked_after;     /* blocks of RAM that were verified after a kill */
-	uint64_t end_ns;           /* when the worker was done; the latest counts */
+	uint64_t end_ns;           /* when the worker was done; of several, the latest counts */
 	uint64_t latency[LATENCY_BUCKETS];
 };
 
@@ -85,8 +85,9 @@ struct job_pool {
 	uint32_t slots, kind;
 }; /* first: payload slot */
 
-/* Hits come up so many at a time.  A cache of our own has as many blocks of VRAM beside
- * --vram-blocks: they come up before others go down in their place, so nothing is lost in between. */
+/* Hits come up in batches of this size.  A cache of our own has as many blocks of VRAM beside
+ * --vram-blocks.  So hits come up before other blocks go down in their place, and nothing is lost
+ * in between. */
 #define PROMOTE_BATCH 32u
 
 struct job_line {
@@ -96,22 +97,24 @@ struct job_line {
 
 struct job {
 	char name[GPC_MAX_NAME + 1], dir[PATH_MAX];
-	char device[48]; /* where workers match; empty: on the host */
+	char device[48]; /* the device on which workers match; empty: on the host */
 	uint32_t workers, requests, longest, payload;
 	uint32_t in_pools; /* 1: the payload is in pools with memory */
 	uint32_t disk;     /* 1: there is a tier below RAM */
 	uint32_t fetch;    /* 1: each worker has a pool of VRAM of its own ... */
 	uint32_t vram_blocks, pieces, spill_ahead; /* ... of so many blocks */
-	uint32_t tag, group;                       /* of what is published */
-	uint32_t spaces;                           /* to look in */
-	int32_t vram, ram;                         /* pool to fill; its RAM pool, or -1 */
-	uint32_t fill, up;                         /* blocks of it to fill; kept free beside them */
-	uint64_t refs, slots;                      /* slots: of the payload */
-	uint64_t step, steps;                      /* that part of its share each may do for now */
+	uint32_t tag, group;                       /* of the blocks that are published */
+	uint32_t spaces;                           /* spaces to look in */
+	int32_t vram, ram;                         /* the pool to fill; its RAM pool, or -1 */
+	/* blocks to fill in it; blocks that stay free beside them */
+	uint32_t fill, up;
+	uint64_t refs, slots; /* slots: of the payload */
+	/* that part of its share each worker may do for now */
+	uint64_t step, steps;
 	struct job_pool pool[GPC_MAX_POOLS + 1];
 	struct job_line progress[WORKERS_MAX];
-	/* with fetch: what a worker counted up to its last request, in saved[done & 1]; who is
-	 * started again goes on from there */
+	/* with fetch: the counts of a worker up to its last request, in saved[done & 1]; a worker
+	 * that is started again goes on from there */
 	struct counts saved[WORKERS_MAX][2];
 	/* requests + 1 starts, refs ids, workers + 1 shares, requests in the order of the shares */
 	uint64_t words[];
@@ -149,7 +152,8 @@ static inline uint64_t job_limit(const struct job *j, uint32_t w, uint64_t step)
 	return (job_shares(j)[w + 1] - job_shares(j)[w]) * step / j->steps;
 }
 
-/* GPC_RAM, or GPC_VRAM for all others, also for those of a pool that was not there at the start. */
+/* GPC_RAM, or GPC_VRAM for all other blocks, and for those of a pool that was not there at the
+ * start. */
 static inline uint32_t job_kind(const struct job *j, gpc_block block)
 {
 	return j->pool[GPC_POOL(block)].kind == GPC_RAM ? GPC_RAM : GPC_VRAM;
@@ -160,12 +164,12 @@ static inline uint32_t job_kind(const struct job *j, gpc_block block)
 void counts_latency(struct counts *c, uint64_t ns);
 uint64_t counts_percentile(const struct counts *c, unsigned percent);
 json_t *counts_to_json(const struct counts *c);
-/* Adds what a worker reported; false: that is not what a worker reports. */
+/* Adds the counts of a worker's report; false if the text is no such report. */
 bool counts_add_json(struct counts *sum, const json_t *from);
 
 struct report {
-	const char *trace, *cache; /* cache NULL: one of its own */
-	const char *device;        /* which has the payload; NULL: none */
+	const char *trace, *cache; /* cache NULL: a cache of its own */
+	const char *device;        /* the device that has the payload; NULL: none */
 	const char *sticky;        /* NULL: requests are dealt in turn */
 	uint32_t sessions, concurrency;
 	uint32_t workers, failed, vram_blocks, ram_blocks, payload, pieces;
@@ -176,12 +180,12 @@ struct report {
 	uint32_t disk_blocks;
 	uint64_t restarts;
 	struct gpc_tier tier;
-	uint64_t left; /* holds, transfers and claims that nobody is there for */
+	uint64_t left; /* holds, transfers and claims whose owner has gone */
 	const struct counts *counts;
 };
 
 void report_show(const struct report *r, bool json);
-/* On a terminal only: a bar on stderr; total 0 wipes it. */
+/* Shows a bar on stderr if that is a terminal; total 0 wipes it. */
 void report_progress(uint64_t done, uint64_t total);
 
 /* ---- parent ---- */
@@ -194,8 +198,8 @@ struct args {
 	uint64_t concurrency;
 	enum sticky sticky;
 	bool vram_given, ram_given, tokens_given, payload_given, json;
-	bool in_pools; /* the payload, on the device */
-	bool fetch;    /* a pool of it for each worker */
+	bool in_pools; /* the payload is in pools, on the device */
+	bool fetch;    /* each worker has a pool of it */
 };
 
 struct child {
@@ -210,8 +214,8 @@ struct killer {
 	uint32_t left, done;    /* kills */
 	uint64_t random, at_ns; /* at_ns: of the next kill; 0: not decided yet */
 	uint32_t victim;
-	uint64_t target; /* it is killed when it has done so many requests */
-	bool waits;      /* until the victim is back, and has verified what it found */
+	uint64_t target; /* the victim is killed when it has done so many requests */
+	bool waits;      /* until the victim is back, and has verified the blocks that it found */
 };
 
 struct run {
@@ -232,63 +236,65 @@ struct run {
 	uint32_t failed;
 };
 
-/* -1: go on; otherwise the exit status, that of a worker included. */
+/* -1 means: go on; any other value is the exit status, also that of a worker. */
 int options_parse(struct args *a, int argc, char **argv);
 
-/* The same of options that do not go together. */
+/* The same for options that do not go together. */
 int options_legal(const struct args *a);
 
-/* The signal that ends the replay; from replay_hold_signals on they come in during replay_poll
+/* The signal that ends the replay.  From replay_hold_signals on signals come in during replay_poll
  * alone. */
 extern volatile sig_atomic_t replay_caught;
 void replay_hold_signals(void);
-/* Die of it. */
+/* Ends this process by that signal. */
 void replay_raise(void);
-/* poll; also 0 when a signal came in, a child's end included.  -1 ms: no limit. */
+/* poll(2), which also returns 0 when a signal came in, such as at a child's end.  -1 ms: no
+ * limit. */
 int replay_poll(struct pollfd *fds, nfds_t n, int ms);
-/* In a new child: signals as usual, and an end when the parent ends. */
+/* Called in a new child: signals work as usual, and the child ends when the parent ends. */
 void replay_child(pid_t parent);
 /* The status of a child that ends; a signal to us ends it. */
 int replay_wait(pid_t child);
-/* What may wait for long is done by a child.  Its exit status as 0 or -1, after a message of its
- * own; a signal to us ends it. */
+/* A child does work that may wait for long.  Returns its exit status as 0 or -1, after a message
+ * of its own; a signal to us ends it. */
 int replay_in_child(const struct run *run, int (*what)(const struct run *run));
 
 /* 0, or -1 after a message. */
 int own_start_writer(struct run *run);
-/* A process that owns the pool of VRAM, where that has memory. */
+/* Starts a process that owns the pool of VRAM, where that pool has memory. */
 int own_start_keeper(struct run *run);
-/* The pool of RAM that the workers' own pools share. */
+/* Makes the pool of RAM that the workers' own pools share. */
 int own_make_ram(struct run *run);
 void own_stop(struct run *run);
 int cache_attach(const struct run *run, uint32_t flags, gpc **c);
-/* Geometry into run->a and run->job, statistics into run->before. */
+/* Puts the geometry into run->a and run->job, the statistics into run->before. */
 int cache_look(struct run *run);
-/* That of --name has a writer, or gets one while we wait; 0, or -1 after a message. */
+/* Waits for a writer of the cache of --name; 0, or -1 after a message. */
 int cache_wait_writer(const struct run *run);
-/* Before any worker is started: can it open the device?  0, or -1 after a message. */
+/* Called before any worker is started: can it open the device?  0, or -1 after a message. */
 int cache_try_device(const struct run *run);
 int cache_stats(const struct run *run, struct gpc_stats *ret);
-/* What was given on the command line is what the cache has; else -1 after a message. */
+/* Compares a value of the command line with that of the cache; -1 after a message if they
+ * differ. */
 int cache_same(const struct run *run, const char *what, bool given, uint64_t *asked,
 	       uint64_t found);
 
-/* The pools, into run->a and run->job; 0, or -1 after a message. */
+/* Puts the pools into run->a and run->job; 0, or -1 after a message. */
 int pools_look(struct run *run, gpc *c);
 
-/* The workers; 0, or -1 after a message.  Once started they are ended, too. */
+/* Starts the workers; 0, or -1 after a message.  Started workers must be ended, too. */
 int crew_start(struct run *run);
-/* One that has ended, once more; 0, or -1 after a message. */
+/* Starts a worker that has ended once more; 0, or -1 after a message. */
 int crew_restart(struct run *run, uint32_t number);
-/* Until all of them are done, or a signal comes in. */
+/* Watches the workers until all of them are done, or a signal comes in. */
 int crew_watch(struct run *run);
 void crew_end(struct run *run);
 
-/* Before the workers start: how far they may go until the first kill. */
+/* Called before the workers start: sets how far they may go until the first kill. */
 void kill_plan(struct run *run);
-/* Kill one whose time has come, and start it again; 0, or -1 after a message. */
+/* Kills a worker whose time has come, and starts it again; 0, or -1 after a message. */
 int kill_step(struct run *run);
-/* Is there any to come, or one that is not over? */
+/* Is a kill to come, or one that is not over? */
 static inline bool kill_is_due(const struct run *run)
 {
 	return run->gate < 0 && (run->killer.left || run->killer.waits);
@@ -299,7 +305,7 @@ int disk_plan(struct run *run);
 void disk_look(const struct run *run, struct gpc_tier *ret);
 void disk_remove(const struct run *run);
 int own_restart_writer(struct run *run);
-/* As of kills. */
+/* Plans restarts as kill_plan plans kills. */
 void restart_plan(struct run *run);
 int restart_step(struct run *run);
 bool restart_is_due(const struct run *run);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the workers counted: over the pipe, summed up, shown.
+/* The counts of the workers: over the pipe, summed up, shown.
  * Tests: t/tools/replay-result.t */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Names as on the pipe; end_ns is not summed. */
+/* Names are those on the pipe; end_ns is not summed. */
 static const struct {
 	const char *name;
 	size_t at;
@@ -56,7 +56,7 @@ static void set(json_t *o, const char *field, uint64_t v)
 
 /* ---- latencies ---- */
 
-/* Below 64 exact; above, the top 7 bits. */
+/* Exact below 64; above that, the top 7 bits count. */
 static uint32_t bucket_of(uint64_t ns)
 {
 	unsigned top;
@@ -196,7 +196,7 @@ static json_t *to_json(const struct report *r)
 	return o;
 }
 
-/* A title and the text of a figure; both stand closer on a terminal of less than 48 columns. */
+/* A title and the text of a figure.  Both stand closer on a terminal of less than 48 columns. */
 static void line(const char *title, const char *figure, const char *unit)
 {
 	unsigned columns = shown_columns(STDOUT_FILENO);
@@ -244,7 +244,7 @@ static void show_head(const struct report *r)
 	putchar('\n');
 }
 
-/* What the workers waited for, in sum. */
+/* The time that the workers waited for copies, in sum. */
 static void show_copies(const char *title, uint64_t bytes, uint64_t ns)
 {
 	figure(title, (double)bytes / 1e6, 1, " MB");
@@ -333,7 +333,7 @@ void report_progress(uint64_t done, uint64_t total)
 	}
 	snprintf(text, sizeof(text), " %3u %%  %" PRIu64 "/%" PRIu64,
 		 (unsigned)(done * 100 / total), done, total);
-	/* what fits, with its brackets and without the last column */
+	/* the text that fits, with its brackets and without the last column */
 	room = columns > strlen(text) + 3 ? columns - 3 - (unsigned)strlen(text) : 0;
 	width = room < sizeof(bar) - 1 ? room : sizeof(bar) - 1;
 	full = (unsigned)(done * width / total);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request, as an engine serves it.  Its longest prefix is looked up and referenced at once;
- * what lies in RAM is promoted; blocks for the rest are reserved, filled, published; at the end
- * everything goes back in one call, root first, which makes deeper blocks older.
+/* One request, as an engine serves it.  Its longest prefix is looked up and referenced at once,
+ * and hits in RAM are promoted.  Blocks for the rest are reserved, filled and published.  At the
+ * end all blocks go back in one call, root first, which makes deeper blocks older.
  * Tests: t/tools/replay-lru.t */
 #include "config.h"
 
@@ -9,9 +9,9 @@
 
 #include <errno.h>
 
-/* ---- what is missing ---- */
+/* ---- missing blocks ---- */
 
-/* Up to n blocks, ready to be written; fewer or none when the rest is in use. */
+/* Reserves up to n blocks, ready to be written; fewer or none when the rest is in use. */
 static int reserve(struct worker *w, uint32_t n)
 {
 	struct patience p = { 0 };
@@ -27,8 +27,8 @@ static int reserve(struct worker *w, uint32_t n)
 	return got < 0 ? worker_fail(w, got, "reserve") : got;
 }
 
-/* fresh[at .. at + n), block `first` of the request being fresh[0].  Submitted once; the
- * answer is waited for across writers. */
+/* Publishes fresh[at .. at + n); fresh[0] is block `first` of the request.  It submits once, and
+ * waits for the answer across writers. */
 static int publish_batch(struct worker *w, uint32_t first, uint32_t at, uint32_t n)
 {
 	const gpc_key *parents = w->chain + first + at;
@@ -62,7 +62,7 @@ static int publish(struct worker *w, uint32_t first, uint32_t n)
 	return r;
 }
 
-/* Those of these kinds: have they the bytes of the keys of blocks first, ... of the request? */
+/* Have the blocks of these kinds the bytes of the keys of blocks first, ... of the request? */
 static int verify(struct worker *w, uint32_t kinds, const gpc_block *blocks, uint32_t first,
 		  uint32_t n)
 {
@@ -74,9 +74,9 @@ static int verify(struct worker *w, uint32_t kinds, const gpc_block *blocks, uin
 	return 0;
 }
 
-/* What became of each block: ours, somebody else's, or refused.  held[] grows by n
- * places; reservations that were not needed go to spare[].  resident[] keeps what somebody
- * else's are. */
+/* The result of each block: ours, another process's, or refused.  held[] grows by n places.
+ * Reservations that were not needed go to spare[].  resident[] keeps the blocks that another
+ * process published. */
 static void sort_out(struct worker *w, uint32_t first, uint32_t n, gpc_block *spare,
 		     uint32_t *nspare)
 {
@@ -136,8 +136,8 @@ static void count_hits(struct worker *w, uint32_t hits)
 	}
 }
 
-/* Each is verified under its reference: in VRAM here, what comes up from RAM when it is copied, and
- * the rest where it is. */
+/* Each hit is verified under its reference: in VRAM here, a hit that comes up from RAM at its
+ * copy, and the rest in place. */
 static int use_hits(struct worker *w, uint32_t hits)
 {
 	int r = verify(w, GPC_VRAM, w->held, 0, hits);
@@ -147,8 +147,8 @@ static int use_hits(struct worker *w, uint32_t hits)
 	return r < 0 ? r : verify(w, GPC_RAM, w->held, 0, hits);
 }
 
-/* By the device, on what was acknowledged so far; its hits are hints until they are
- * references.  While there is no mirror the host answers. */
+/* The device matches the blocks that were acknowledged so far.  Its hits are hints until they are
+ * references.  While there is no mirror, the host answers. */
 static int acquire_there(struct worker *w, uint32_t n)
 {
 	const uint32_t start[] = { 0, n };
@@ -170,7 +170,7 @@ static int acquire(struct worker *w, uint32_t n)
 			 : gpc_acquire(w->c, w->job->spaces, w->chain + 1, n, w->held, 0);
 }
 
-/* Where it is, and up from RAM. */
+/* Uses hits in place, and hits that come up from RAM. */
 static int hit(struct worker *w, uint32_t n)
 {
 	uint64_t begin = cli_now_ns();
@@ -189,7 +189,7 @@ static int hit(struct worker *w, uint32_t n)
 	return r < 0 ? r : hits;
 }
 
-/* All of it in this worker's own pool: the time is that until the bytes are there. */
+/* All blocks come into this worker's own pool; the time is that until the bytes are there. */
 static int hit_by_fetch(struct worker *w, uint32_t n)
 {
 	uint64_t begin;
@@ -213,7 +213,7 @@ int request_replay(struct worker *w, const uint64_t *ids, uint32_t n)
 	w->counts.requests++;
 	w->counts.block_refs += n;
 	if (!n)
-		return 0; /* shorter than a block */
+		return 0; /* the prompt is shorter than a block */
 	r = gpc_key_import(w->c, ids, sizeof(*ids), sizeof(*ids), n, w->job->group, w->chain + 1);
 	if (r < 0)
 		return worker_fail(w, r, "import");

@@ -11,8 +11,8 @@
  *   session          a name or a number            not read
  *   session_id       absent or null                wanted: a name
  *
- * A length is 0 to LENGTH_MOST, a name has 1 to SESSION_MOST bytes.  All that is not wanted may be
- * absent; fields of other names are not read.
+ * A length is 0 to LENGTH_MOST, and a name has 1 to SESSION_MOST bytes.  A field that is not
+ * wanted may be absent.  Fields of other names are not read.
  * Tests: t/tools/replay-trace.t t/fuzz/trace.t t/tools/replay-turns.t */
 #include "config.h"
 

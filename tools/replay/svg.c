@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picture of --plot, as SVG.  It has its own background, and colours for light and for dark, so
- * that it can be read wherever it is shown.  Its figures stand in <metadata>, as lines of CSV.
+/* The picture of --plot, as SVG.  It has its own background, and colours for light and for dark,
+ * so that it can be read wherever it is shown.  Its figures stand in <metadata>, as lines of CSV.
  * Tests: t/tools/replay-plot.t t/tools/replay-sticky.t */
 #include "config.h"
 
@@ -70,7 +70,8 @@ static double at_y(double rate)
 
 /* ---- texts ---- */
 
-/* What prints, cut; what XML would take for its own is spelled out. */
+/* Puts the characters that print, cut to the room; characters that XML keeps for itself are
+ * spelled out. */
 static void put_text(FILE *f, const char *text)
 {
 	char shown[512];
@@ -158,7 +159,7 @@ static void put_rates(FILE *f)
 	}
 }
 
-/* 1,000: a k would be 1024 to these tools */
+/* 1,000 in full, since a k would be 1024 to these tools */
 static void put_number(FILE *f, uint64_t v)
 {
 	if (v < 1000) {
@@ -180,7 +181,7 @@ static void put_tick(FILE *f, const struct plot *p, uint64_t blocks)
 	fputs("</text>\n", f);
 }
 
-/* 1, 2 and 5 of each power of ten; of a long axis the powers alone. */
+/* Labels 1, 2 and 5 of each power of ten; a long axis has the powers alone. */
 static void put_capacities(FILE *f, const struct plot *p)
 {
 	uint64_t first = p->points[0].blocks, end = p->points[p->n - 1].blocks;
@@ -224,7 +225,7 @@ static void put_keys(FILE *f, const struct plot *p)
 	}
 }
 
-/* Where the lines of one cache for all and of one for each are farthest apart. */
+/* The point where the line of one cache for all and that of one for each are farthest apart. */
 static const struct point *widest(const struct plot *p)
 {
 	const struct point *most = &p->points[0];
@@ -239,8 +240,8 @@ static const struct point *widest(const struct plot *p)
 static void put_mark(FILE *f, const struct plot *p, const struct point *at, uint32_t curve)
 {
 	double x = at_x(p, at->blocks), rate = share(p, at->hits[curve]);
-	/* above the upper line to its left, below the others to their right, where there is
-	 * room */
+	/* its text stands above the upper line to the left, others below the lines to the right,
+	 * where there is room */
 	bool right = curve == ONE ? x < LEFT + 80 : x < RIGHT - 80;
 
 	fprintf(f, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", class_of[curve], x,
@@ -293,7 +294,7 @@ int svg_write(const char *file, const struct plot *p)
 	bad = ferror(f);
 	if (fclose(f) || bad) {
 		cli_error("--plot: %s: %s", file, strerror(errno));
-		if (is_file) /* a device stays */
+		if (is_file) /* a device is not removed */
 			unlink(file);
 		return -1;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines, of which each is a row, of one format: see trace.h.
+/* Lines of a trace, each of them a row of one format: see trace.h.
  *
  * An id of a whole prompt names a whole prefix, so it has one predecessor wherever it appears.  A
- * trace that breaks this would make hits that mean nothing, and is refused.
+ * trace that breaks this rule would make hits that mean nothing, so it is refused.
  * Tests: t/tools/replay-trace.t t/fuzz/trace.t t/tools/replay-turns.t */
 #include "config.h"
 
@@ -33,7 +33,7 @@ int trace_room(void **array, size_t *room, size_t n, size_t item)
 
 /* ---- whole prompts ---- */
 
-/* In the request that is being read. */
+/* Is the id in the request that is being read? */
 static bool comes_before(const struct loader *l, uint64_t id)
 {
 	for (uint64_t i = l->t.start[l->t.requests]; i < l->t.refs; i++)
@@ -88,7 +88,7 @@ static int take_prompt(struct loader *l, const struct row *r, uint32_t session)
 
 /* ---- lines ---- */
 
-/* The first row says which format it is. */
+/* The first row decides the format. */
 static int check_format(struct loader *l, const struct row *r)
 {
 	if (!l->first) {

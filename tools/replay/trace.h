@@ -23,31 +23,33 @@
 #include <stdint.h>
 
 enum {
-	TURN_TOKENS = 512,     /* in a block of a turn, where nobody says it: as AIPerf has it */
-	TURN_CONCURRENCY = 64, /* sessions at a time, where all of them begin at one time */
+	/* in a block of a turn, where no option gives it: as AIPerf has it */
+	TURN_TOKENS = 512,
+	TURN_CONCURRENCY = 64, /* sessions at a time, where all sessions begin at one time */
 	CONCURRENCY_MOST = 1 << 20,
 	LENGTH_MOST = INT32_MAX, /* tokens */
 	SESSION_MOST = 256,      /* bytes of a name */
 	PROMPT_MOST = 1 << 20,   /* blocks of one turn's prompt, and ... */
-	REFS_MOST = 1 << 28,     /* ... of all of them: a short row may ask for a long prompt */
-	MS_MOST_EXPONENT = 15,   /* timestamp, delay: at most 1e15 ms */
+	/* ... blocks of all prompts: a short row may ask for a long prompt */
+	REFS_MOST = 1 << 28,
+	MS_MOST_EXPONENT = 15, /* timestamp, delay: at most 1e15 ms */
 };
 
 struct trace {
-	uint64_t *ids;   /* of all requests, one behind the other */
+	uint64_t *ids;   /* ids of all requests, one request after the other */
 	uint64_t *start; /* requests + 1 */
 	uint32_t requests, longest;
 	uint64_t refs; /* start[requests] */
 
-	uint32_t *session;        /* of each request: one of `sessions` */
-	uint64_t *hash;           /* of each session's name */
+	uint32_t *session;        /* for each request: one of `sessions` */
+	uint64_t *hash;           /* for each session: the hash of its name */
 	uint32_t sessions, named; /* named: requests whose row names a session */
 	bool turns;
-	uint32_t concurrency; /* of turns: sessions at a time; 0: as the times say */
+	uint32_t concurrency; /* for turns: sessions at a time; 0: as the times say */
 };
 
 struct trace_options {
-	uint64_t tokens;      /* in a block of a turn; 0: TURN_TOKENS */
+	uint64_t tokens;      /* tokens in a block of a turn; 0: TURN_TOKENS */
 	uint64_t concurrency; /* 0: as the trace says */
 };
 
@@ -55,25 +57,26 @@ struct trace_options {
 int trace_load(const char *path, const struct trace_options *o, struct trace *ret);
 void trace_free(struct trace *t);
 
-/* ---- who gets which request ---- */
+/* ---- the worker of each request ---- */
 
 enum sticky {
-	STICKY_NONE,    /* worker i of N gets the requests i, i + N, ... */
-	STICKY_SESSION, /* a session's first request goes to the least loaded worker, the others too */
-	STICKY_HASH,    /* the session's name decides: rendezvous hashing */
+	STICKY_NONE, /* worker i of N gets the requests i, i + N, ... */
+	/* a session's first request goes to the least loaded worker, and the others follow it */
+	STICKY_SESSION,
+	STICKY_HASH, /* the session's name decides: rendezvous hashing */
 };
 
-/* In the middle of the trace, to the first worker. */
+/* The fate of the first worker in the middle of the trace. */
 enum change {
 	CHANGE_NONE,
-	CHANGE_DIES,    /* and is back at once, with an empty cache */
-	CHANGE_ADDED,   /* no: there is one worker more */
+	CHANGE_DIES,    /* it is back at once, with an empty cache */
+	CHANGE_ADDED,   /* it stays, and there is one worker more */
 	CHANGE_REMOVED, /* its sessions go to others */
 	CHANGES,
 };
 
 struct deal {
-	uint32_t *to;    /* of each request: one of `caches` */
+	uint32_t *to;    /* for each request: one of `caches` */
 	uint32_t caches; /* workers, and one more where a cache begins in the middle */
 };
 
@@ -96,13 +99,13 @@ struct known {
 	size_t places, n;
 };
 
-/* Its place, with `value` and `line` if it was not known; NULL after a message. */
+/* The entry of the id, with `value` and `line` if it was not known; NULL after a message. */
 struct known_pair *known_add(struct known *k, uint64_t id, uint64_t under, uint64_t value,
 			     uint32_t line);
 
 struct names {
-	struct known known; /* hash, and a number among those of one hash: which session */
-	char **text;        /* of each session; NULL: it has no name */
+	struct known known; /* by hash and a number among the names of that hash: the session */
+	char **text;        /* for each session; NULL: it has no name */
 	size_t text_room, hash_room;
 };
 
@@ -114,17 +117,17 @@ struct loader {
 	uint32_t line, first; /* first: the line of the first row */
 	struct trace t;
 	size_t ids_room, start_room, session_room;
-	struct known parents; /* id, 0: its predecessor */
+	struct known parents; /* id, 0: the predecessor of the id */
 	struct names names;
 	struct turns *turns;
 };
 
-/* *array has room for one more than n afterwards; 0, or -1 after a message. */
+/* Makes room for one item more than n in *array; 0, or -1 after a message. */
 int trace_room(void **array, size_t *room, size_t n, size_t item);
-/* A message with the line; -1. */
+/* A message with the number of the line; returns -1. */
 int trace_complain(const struct loader *l, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/* The field is not there (v NULL), or is not what is wanted; -1. */
+/* The message that a field is absent (v NULL), or is not of the wanted kind; returns -1. */
 int trace_bad(const struct loader *l, const char *field, const json_t *v, const char *wanted);
 
 struct row {
@@ -133,17 +136,17 @@ struct row {
 	char session[SESSION_MOST + 1];
 	bool named, turn, restart;
 	uint64_t input, output;      /* tokens */
-	uint64_t start_us, delay_us; /* of a turn */
+	uint64_t start_us, delay_us; /* of a turn alone */
 };
 
 int row_take(const struct loader *l, const json_t *o, struct row *ret);
 
-/* The number of that session, a new one for a name that is new and for none. */
+/* The number of that session; a new number for a new name, and for a row without a name. */
 int names_add(struct loader *l, const struct row *r, uint32_t *ret);
 void names_free(struct names *n);
 
 int turns_take(struct loader *l, const struct row *r, uint32_t session);
-/* Behind the last line: the requests, in the order of their times. */
+/* Called after the last line: puts the requests in the order of their times. */
 int turns_end(struct loader *l);
 void turns_free(struct turns *t);
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of one turn each, as AIPerf writes them: hash_ids has the blocks that are new in this turn.
- * A turn's prompt is all that its session has asked and been answered, and these blocks.  An answer
- * has the whole blocks of its output_length, which are nobody else's.
+/* Rows of one turn each, as AIPerf writes them; hash_ids has the blocks that are new in this
+ * turn.  A turn's prompt begins with all prompts and answers of its session so far.  The new
+ * blocks follow.  An answer has the whole blocks of its output_length, and no other answer has
+ * these blocks.
  *
- * Such an id names the contents of a block.  The same contents behind another prefix are another
- * block of a cache: the ids of `struct trace` are numbers of pairs (id, what is before it).
+ * Such an id names the contents of a block.  The same contents after another prefix are another
+ * block of a cache.  So the ids of `struct trace` are numbers of pairs (id, the prefix before it).
  *
- * A turn is sent its delay behind the answer to the one before, and not before its timestamp; a
+ * A turn is sent its delay after the answer to the turn before, and not before its timestamp.  A
  * session begins when fewer than `concurrency` others are under way.  Time is counted in
- * microseconds, by the two speeds that AIPerf's own report has: so the order of the requests is a
+ * microseconds, by the two speeds that AIPerf's own report has.  So the order of the requests is a
  * function of the trace.
  * Tests: t/tools/replay-turns.t t/fuzz/trace.t */
 #include "config.h"
@@ -27,7 +28,7 @@
 struct context {
 	uint64_t *ids;
 	size_t n, room;
-}; /* what a session has said; another one after a restart */
+}; /* the context of a session so far; a restart begins another one */
 
 struct turn {
 	uint64_t start_us, delay_us, service_us, at_us;
@@ -36,9 +37,9 @@ struct turn {
 };
 
 struct speaker {
-	uint32_t first, last; /* turns */
+	uint32_t first, last; /* first and last turn */
 	uint32_t context;
-	uint64_t answer; /* blocks, which come before those of the next turn */
+	uint64_t answer; /* blocks of the answer, which come before those of the next turn */
 };
 
 struct timed {
@@ -52,7 +53,7 @@ struct turns {
 	struct speaker *speakers;
 	size_t n_contexts, n_all, n_speakers, contexts_room, all_room, speakers_room;
 	struct known chain;
-	uint64_t ids; /* given so far */
+	uint64_t ids; /* number of ids given so far */
 	uint64_t refs;
 };
 
@@ -90,7 +91,7 @@ static int begin_context(struct turns *t, struct speaker *s)
 	return 0;
 }
 
-/* Sessions are numbered in the order in which they come. */
+/* Sessions are numbered in the order in which they appear. */
 static struct speaker *speaker_of(struct turns *t, uint32_t session, bool restart)
 {
 	struct speaker *s;
@@ -129,7 +130,7 @@ static int check_size(struct loader *l, const struct row *r, const struct speake
 	return 0;
 }
 
-/* The last answer, and what is new. */
+/* Adds the last answer and the new blocks. */
 static int extend(struct loader *l, const struct row *r, struct speaker *s)
 {
 	struct turns *t = l->turns;
@@ -201,7 +202,7 @@ static int by_time(const void *a, const void *b)
 	return x->which < y->which ? -1 : x->which > y->which;
 }
 
-/* ends[0 .. n) is a heap, the earliest end first; that one becomes `us`. */
+/* ends[0 .. n) is a heap with the earliest end first; that end becomes `us`. */
 static void replace_first(uint64_t *ends, size_t n, uint64_t us)
 {
 	size_t i = 0, child;
@@ -216,7 +217,7 @@ static void replace_first(uint64_t *ends, size_t n, uint64_t us)
 	ends[i] = us;
 }
 
-/* When each turn of a session is sent, from us on; its end is in *ret. */
+/* Computes when each turn of a session is sent, from us on; its end is in *ret. */
 static int time_session(struct loader *l, uint32_t session, uint64_t us, uint64_t *ret)
 {
 	struct turns *t = l->turns;
@@ -237,7 +238,7 @@ static int time_session(struct loader *l, uint32_t session, uint64_t us, uint64_
 	return 0;
 }
 
-/* Sessions, the earliest timestamp first. */
+/* Sorts sessions, the earliest timestamp first. */
 static struct timed *order_sessions(struct loader *l)
 {
 	struct turns *t = l->turns;

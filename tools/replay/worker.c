@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One worker: attaches by name, replays its share of the requests in order, reports once.
+/* One worker: it attaches by name, replays its share of the requests in order, and reports once.
  *
- * A writer that is gone for a moment (-ENOTCONN) is waited for: nothing that was asked
- * of it is given up or asked for twice.
+ * If the writer is absent for a moment (-ENOTCONN), the worker waits for it.  It neither gives up
+ * a request nor asks twice.
  * Tests: t/pages/reference.t t/tools/replay-lru.t t/tools/replay-sticky.t */
 #include "config.h"
 
@@ -115,13 +115,14 @@ static int attach_cache(struct worker *w)
 	return r < 0 ? worker_fail(w, r, "attach") : 0;
 }
 
-/* The mirror may be about to come. */
+/* The mirror may come a moment later. */
 static int open_device(struct worker *w)
 {
 	struct patience p = { 0 };
 	int r;
 
-	if (!w->job->device[0] || w->job->fetch) /* which looks on the host */
+	/* a match without a device, or with a pool of its own, looks on the host */
+	if (!w->job->device[0] || w->job->fetch)
 		return 0;
 	do {
 		r = gpc_dev_open(w->c, w->job->device, &w->device);
@@ -171,8 +172,8 @@ static void wait_for_limit(const struct worker *w, uint64_t done)
 		cli_sleep_ms(1);
 }
 
-/* The counts before the number that says whose they are: who is killed between the two does the
- * request once more. */
+/* Saves the counts before the number that makes them valid.  A worker that is killed between the
+ * two does its request once more. */
 static void save(struct worker *w, uint64_t done)
 {
 	if (w->job->fetch)
@@ -180,7 +181,7 @@ static void save(struct worker *w, uint64_t done)
 	__atomic_store_n(&w->job->progress[w->number].done, done, __ATOMIC_RELEASE);
 }
 
-/* Where the last life of this worker ended. */
+/* The request at which the last life of this worker ended. */
 static uint64_t resume(struct worker *w)
 {
 	uint64_t done = __atomic_load_n(&w->job->progress[w->number].done, __ATOMIC_ACQUIRE);
@@ -201,7 +202,9 @@ static int replay_share(struct worker *w)
 		wait_for_limit(w, done);
 		i = order[share[0] + done];
 		r = request_replay(w, ids + start[i], (uint32_t)(start[i + 1] - start[i]));
-		if (r >= 0) /* else it may be killed before it has said why */
+		/* a failed request does not count as done: the count may bring a kill before the
+		 * report */
+		if (r >= 0)
 			save(w, ++done);
 	}
 	if (r >= 0 && w->job->fetch)
