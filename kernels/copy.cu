@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy.cu - blocks within one GPU: rows of pieces, from slots to slots.
  *
- * A unit is LAUNCH_COPY_UNIT vectors of one shape of one pair, whatever rows they lie in: so pieces
- * of 4 KiB fill a block of threads as well as those of 64 KiB.  A thread asks for all its
- * vectors of a unit before it stores the first.  The bytes are used once: loads and stores
- * say so to the caches, which belong to the neighbours.
+ * A unit is LAUNCH_COPY_UNIT vectors of one shape of one pair, whatever rows they lie in.  So
+ * pieces of 4 KiB fill a block of threads as well as pieces of 64 KiB.  A thread loads all its
+ * vectors of a unit before it stores the first.  The bytes are used once, and loads and stores say
+ * so to the caches, which neighbours need.
  * Tests: t/bytes/bytes-device.t */
 #include "copy.h"
 
@@ -78,7 +78,7 @@ extern "C" int launch_copy(const struct launch_copy *what, uint32_t blocks, void
 	return (int)cudaGetLastError();
 }
 
-/* What the stream did before is over when this kernel begins. */
+/* The earlier work of the stream is over when this kernel begins. */
 static __global__ void mark_kernel(uint64_t *done, uint64_t value)
 {
 	asm volatile("fence.acq_rel.sys;" : : : "memory");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy.h - the kernel that copies blocks within one GPU, as C sees it.
  *
- * All that a launch needs is in its parameters, at most 4 KiB of them, which every GPU takes:
- * nothing is allocated, and nothing that the caller has is read after the call. */
+ * A launch has all its inputs in its parameters, at most 4 KiB of them, which every GPU takes.  So
+ * nothing is allocated, and no memory of the caller's is read after the call. */
 #ifndef GPC_COPY_H
 #define GPC_COPY_H
 
@@ -15,7 +15,7 @@ extern "C" {
 #define LAUNCH_COPY_SHAPES 8u
 #define LAUNCH_COPY_PAIRS  400u
 #define LAUNCH_COPY_BLOCK  256u /* threads */
-#define LAUNCH_COPY_EACH   4u   /* vectors of a thread that are under way together */
+#define LAUNCH_COPY_EACH   4u   /* vectors of a thread that are loaded together */
 #define LAUNCH_COPY_UNIT   (LAUNCH_COPY_BLOCK * LAUNCH_COPY_EACH) /* vectors */
 
 /* Rows of vectors of 1 << shift bytes; every address, stride and pitch is a multiple of that. */
@@ -23,9 +23,9 @@ struct launch_copy_shape {
 	uint8_t *to; /* of slot 0 */
 	const uint8_t *from;
 	uint64_t to_slot, from_slot, to_pitch, from_pitch;
-	uint64_t vectors; /* of all rows */
+	uint64_t vectors; /* vectors of all rows */
 	uint32_t row_vectors, shift;
-	uint64_t before; /* units of the shapes before it, of one pair */
+	uint64_t before; /* units of the shapes before it, for one pair */
 };
 
 struct launch_copy {
@@ -37,12 +37,13 @@ struct launch_copy {
 	} pair[LAUNCH_COPY_PAIRS];
 };
 
-/* Both asynchronous on `stream` (a cudaStream_t), without allocation; 0 or a cudaError_t.
- * blocks: of threads, at most.  Loaded once, on each device, before anything must not wait. */
+/* Both are asynchronous on `stream` (a cudaStream_t), without allocation; they return 0 or a
+ * cudaError_t.  blocks: of threads, at most.  Each device must load them once before a call that
+ * must not wait. */
 int launch_load_copy(void);
 int launch_copy(const struct launch_copy *what, uint32_t blocks, void *stream);
-/* When the stream gets here *done = value, with release at system scope.  done: pinned host memory,
- * as the device addresses it.  Where the driver cannot do that by itself. */
+/* When the stream gets here, *done = value, with release at system scope.  done: pinned host
+ * memory, as the device addresses it.  For drivers that cannot do that by themselves. */
 int launch_mark(uint64_t *done, uint64_t value, void *stream);
 
 #ifdef __cplusplus

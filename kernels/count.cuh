@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* count.cuh - hits and misses, summed by a block in shared memory and added to the
- * process's four words at its end, with one instruction of four lanes: one request to
- * one sector of L2.  L2 takes such a request in some 2 ns wherever it comes from, so
- * that one a warp would be more than the lookup.  Nothing is kept in registers
- * meanwhile.
+/* count.cuh - hits and misses.  A block of threads sums them in shared memory, and at its end adds
+ * them to the process's four words with one instruction of four lanes.  That is one request to one
+ * sector of L2.  L2 takes such a request in some 2 ns wherever it comes from, so one request a
+ * warp would cost more than the lookup.  No sum is kept in registers meanwhile.
  * Tests: t/bytes/cuda-workers.t */
 #ifndef GPC_COUNT_CUH
 #define GPC_COUNT_CUH
@@ -35,7 +34,7 @@ static __device__ __forceinline__ bool is_ram(const struct mirror_status *status
 	return load_cta64(&status->ram_pools[pool >> 6]) >> (pool & 63) & 1;
 }
 
-/* By a warp: one find of each lane. */
+/* Called by a warp: one find of each lane. */
 static __device__ __forceinline__ void tally_add(struct tally *t, const struct mirror_view *view,
 						 uint32_t find)
 {
@@ -51,7 +50,7 @@ static __device__ __forceinline__ void tally_add(struct tally *t, const struct m
 		atomicAdd(&t->ram, ram);
 }
 
-/* By a warp: one lane for each of the four words, in the order of launch.h. */
+/* Called by a warp: one lane for each of the four words, in the order of launch.h. */
 static __device__ __forceinline__ void count_add(unsigned long long *counters, uint64_t asked,
 						 uint64_t hits, uint64_t ram)
 {
@@ -62,7 +61,7 @@ static __device__ __forceinline__ void count_add(unsigned long long *counters, u
 		atomicAdd(&counters[lane], (unsigned long long)n);
 }
 
-/* By the block, at its end. */
+/* Called by the block, at its end. */
 static __device__ __forceinline__ void tally_end(const struct tally *t,
 						 unsigned long long *counters, uint64_t asked)
 {

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* load.cuh - how kernels read a mirror: 128-bit relaxed loads, in tiles of 4 lanes.
  *
- * A bucket is 64 bytes.  The 4 lanes of a tile ask for it with one load of 16 bytes
- * each, so that one instruction asks for the whole line: one access to DRAM.  Every
- * lane of a warp brings one query, and its tile loads the buckets of its 4 queries at
- * once.
+ * A bucket is 64 bytes.  Each of the 4 lanes of a tile loads 16 bytes of it, in one instruction.
+ * So one instruction asks for the whole line: one access to DRAM.  Every lane of a warp brings one
+ * query, and its tile loads the buckets of its 4 queries at once.
  *
- * The writer's flush stores meanwhile.  Loads of entries are relaxed at gpu scope:
- * single-copy atomic, and never from L1.  The word, and the words of the mirror's status,
- * are relaxed at cta scope, so that L1 may serve them: every warp reads them, and at
- * gpu scope one slice of L2 would have to answer them all.  L1 begins empty with each
- * kernel, so what they say is never older than the launch.
+ * The writer's flush stores meanwhile.  Loads of entries are relaxed at gpu scope: they are
+ * single-copy atomic, and never served from L1.  Loads of the word, and of the words of the
+ * mirror's status, are relaxed at cta scope, so that L1 may serve them.  Every warp reads these
+ * words, and at gpu scope one slice of L2 would have to answer all warps.  L1 begins empty with
+ * each kernel, so their values are never older than the launch.
  *
  * All lanes of a warp must call these functions together.
  * Tests: t/bytes/cuda-workers.t */
@@ -25,14 +24,14 @@
 #define ALL_LANES 0xffffffffu
 #define TILE      4
 
-/* What lanes make of a bucket, a "find": (block + 1) << 1 of the entry that matches,
- * else 0; bit 0 is the bucket's overflow flag.  Blocks are below 2^31 - 1, so it fits.
- * The largest find of a tile is its answer: a match is above any flag, and beside a
- * match the flag says nothing. */
+/* The result of a lane for a bucket, a "find": (block + 1) << 1 of the entry that matches, else 0;
+ * bit 0 is the bucket's overflow flag.  Blocks are below 2^31 - 1, so it fits.  The largest find
+ * of a tile is its answer: a match is above any flag, and beside a match the flag does not
+ * matter. */
 #define FIND_NOTHING 0u
 #define FIND_SPILLED 1u /* not here; the second bucket may have it */
 
-struct load_view { /* what every lane keeps of a view */
+struct load_view { /* the part of a view that every lane keeps */
 	const struct probe_entry *table;
 	const struct mirror_status *status;
 	uint32_t buckets;
@@ -66,7 +65,7 @@ static __device__ __forceinline__ uint32_t load_cta32(const void *p)
 	return v;
 }
 
-/* The view is constant for the kernel: its words may be loaded in any way. */
+/* The view is constant for the kernel, so its words may be loaded in any way. */
 static __device__ __forceinline__ ulonglong2 load_view16(const void *p)
 {
 	ulonglong2 v;
@@ -92,7 +91,7 @@ static __device__ __forceinline__ struct load_view load_view_of(const struct mir
 	return v;
 }
 
-/* Queries are read once: past L1.  They may lie at 8 bytes, or in host memory. */
+/* Queries are read once, so they pass L1 by.  They may lie at 8 bytes, or in host memory. */
 template <bool ALIGNED> static __device__ __forceinline__ ulonglong2 load_key(const uint64_t *key)
 {
 	ulonglong2 v;
@@ -109,7 +108,7 @@ template <bool ALIGNED> static __device__ __forceinline__ ulonglong2 load_key(co
 	return v;
 }
 
-/* Where `on`; else an empty entry.  Predicated and not branched around, so that the
+/* Loads where `on`, else gives an empty entry.  It is predicated and does not branch, so that the
  * loads of a tile's queries are in flight together. */
 static __device__ __forceinline__ struct probe_entry load_entry(const struct probe_entry *p,
 								bool on)
@@ -141,8 +140,8 @@ static __device__ __forceinline__ uint32_t tile_lane(void)
 	return threadIdx.x & (TILE - 1);
 }
 
-/* Lane r of a tile gets the largest find[r] of its 4 lanes: a transposition that keeps
- * half of what it has at each step, 3 shuffles instead of 8. */
+/* Lane r of a tile gets the largest find[r] of its 4 lanes.  It is a transposition that keeps half
+ * of its values at each step, with 3 shuffles instead of 8. */
 static __device__ __forceinline__ uint32_t tile_max(const uint32_t find[TILE])
 {
 	bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
@@ -156,8 +155,8 @@ static __device__ __forceinline__ uint32_t tile_max(const uint32_t find[TILE])
 	return max(c, upper ? b : a);
 }
 
-/* This lane's entry against the key of lane `from` of the tile.  Only entry 0 has the
- * flag; a copy of it in another entry would cost one more read, no more. */
+/* Compares this lane's entry with the key of lane `from` of the tile.  Only entry 0 has the flag;
+ * a copy of it in another entry would only cost one more read. */
 static __device__ __forceinline__ uint32_t tile_compare(struct probe_entry e, struct probe_key p,
 							int from)
 {
@@ -177,13 +176,13 @@ static __device__ __forceinline__ struct probe_entry tile_load(const struct prob
 	return load_entry(table + ((uint64_t)b * TILE + tile_lane()), on);
 }
 
-/* Bit r: lane r of this tile wants it. */
+/* Bit r: lane r of this tile wants a probe. */
 static __device__ __forceinline__ uint32_t tile_wants(bool mine)
 {
 	return __ballot_sync(ALL_LANES, mine) >> (threadIdx.x & (WARP - TILE)) & 15;
 }
 
-/* Each lane's find in its bucket, where wanted. */
+/* Each lane's find in its bucket, for the lanes that want one. */
 static __device__ __forceinline__ uint32_t tile_probe(const struct probe_entry *table,
 						      struct probe_key p, uint32_t bucket,
 						      uint32_t wants)
@@ -201,7 +200,7 @@ static __device__ __forceinline__ uint32_t tile_probe(const struct probe_entry *
 	return tile_max(find);
 }
 
-/* The same where no tile wants more than one: one load a tile. */
+/* The same where no tile wants more than one probe: one load a tile. */
 static __device__ __forceinline__ uint32_t tile_probe_one(const struct probe_entry *table,
 							  struct probe_key p, uint32_t bucket,
 							  uint32_t wants)
@@ -216,8 +215,8 @@ static __device__ __forceinline__ uint32_t tile_probe_one(const struct probe_ent
 
 /* ---- queries ---- */
 
-/* The find of each lane's key (masked) in one space, where wanted.  At most two
- * dependent reads.  ALL: nearly all lanes want it, and testing each would cost more
+/* The find of each lane's key (masked) in one space, for the lanes that want one.  It takes at
+ * most two dependent reads.  ALL: nearly all lanes want it, and a test of each would cost more
  * than it saves. */
 template <bool ALL>
 static __device__ __forceinline__ uint32_t probe_warp(const struct load_view &v, uint64_t k0,
@@ -238,9 +237,9 @@ static __device__ __forceinline__ uint32_t probe_warp(const struct load_view &v,
 	return again ? second & ~FIND_SPILLED : find;
 }
 
-/* The spaces to probe.  When the caller leaves them to the mirror's status, space 0 is
- * probed before the status has answered: it is in nearly every set, and the status would be
- * one more dependent read. */
+/* The spaces to probe.  When the caller leaves them to the mirror's status, space 0 is probed
+ * before the status has answered.  It is in nearly every set, and the status would be one more
+ * dependent read. */
 struct space_set {
 	uint32_t first, all;
 };
@@ -281,7 +280,8 @@ static __device__ __forceinline__ uint32_t probe_spaces(const struct load_view &
 	return find;
 }
 
-/* A kernel is loaded at its first launch otherwise, which may allocate and wait. */
+/* A kernel that is not loaded before is loaded at its first launch, which may allocate and
+ * wait. */
 template <typename... Kernels> static int load_kernels(Kernels... kernels)
 {
 	const void *list[] = { (const void *)kernels... };

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lookup.cu - a batch of keys, each by itself.
  *
- * A warp takes 32 keys a round, for a few rounds; the keys of the next round are on
- * their way while this one probes.  Blocks are small and many: the hardware hands them
- * out in the order of the keys, which keeps the stream of keys dense in DRAM.  32
- * registers a lane fill a multiprocessor with warps; one word on the stack costs more
- * than it saves.
+ * A warp takes 32 keys a round, for a few rounds.  The keys of the next round are being loaded
+ * while this one probes.  Blocks are small and many.  The hardware hands them out in the order of
+ * the keys, which keeps the stream of keys dense in DRAM.  With 32 registers a lane, warps fill a
+ * multiprocessor; one word on the stack costs more than it saves.
  *
- * A small batch waits for its longest chain of loads, and for its instructions to
- * arrive: it has one warp a block, so that it reaches every multiprocessor, one round,
- * and all the registers it wants.
+ * A small batch waits for its longest chain of loads, and for its instructions to arrive.  So it
+ * has one warp a block, which spreads it over all multiprocessors.  It has one round, and may use
+ * all registers.
  * Tests: t/bytes/cuda-workers.t t/bytes/cuda-graph.t t/bytes/cuda-peer.t */
 #include "count.cuh"
 #include "load.cuh"
@@ -32,7 +31,7 @@ struct lookup {
 	int32_t *blocks;
 	unsigned long long *counters;
 	uint32_t n, rounds;
-	uint32_t spaces; /* 0: the line's */
+	uint32_t spaces; /* 0: those of the line */
 };
 
 template <bool ALIGNED>
@@ -41,7 +40,7 @@ static __device__ __forceinline__ ulonglong2 lookup_key(const struct lookup &l, 
 	return i < l.n ? load_key<ALIGNED>(l.keys + 2 * i) : make_ulonglong2(0, 0);
 }
 
-/* By the block, at its end. */
+/* Called by the block, at its end. */
 static __device__ __forceinline__ void lookup_count(const struct lookup &l,
 						    const struct tally *tally, uint32_t rounds)
 {

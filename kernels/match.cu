@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* match.cu - the longest resident prefix of many sequences; one block each.
  *
- * In the lowest space a chain is only ever cut at its end, so the first missing key is
- * found by search: a warp probes as many keys at once as bring it to the end in the
- * fewest rounds, and no more (12 a round for 2048 keys: 13^3 > 2048), since the keys
- * may be read over the bus.  A flush in progress may show a child without its parent;
- * the result then never falls short of what was present throughout.
+ * In the lowest space a chain is only ever cut at its end, so the first missing key is found by
+ * search.  A warp probes as many keys at once as bring it to the end in the fewest rounds, and no
+ * more (12 a round for 2048 keys: 13^3 > 2048), since the keys may be read over the bus.  A flush
+ * in progress may show a child without its parent.  The result still never falls short of the keys
+ * that were present throughout.
  *
- * Then the block goes over the keys in order, where blocks are wanted or other spaces
- * may go on, up to the first key that no space has.
+ * Then the block goes over the keys in order, up to the first key that no space has.  It does so
+ * where blocks are wanted, or where other spaces may go on.
  *
- * Within the lowest space, blocks in RAM lie behind blocks in VRAM (demotion goes leaf
- * first): so the hits by tier of a part that was only searched come from one more
- * search.
+ * Within the lowest space, blocks in RAM lie after blocks in VRAM (demotion goes leaf first).  So
+ * one more search gives the hits by tier of a part that was only searched.
  * Tests: t/bytes/device-moves.t t/bytes/cuda-graph.t */
 #include "count.cuh"
 #include "load.cuh"
 
-#define MATCH_WIDE   256u       /* threads, where all keys are looked at */
+#define MATCH_WIDE   256u       /* threads, where all keys are probed */
 #define MATCH_UNSURE 128u       /* where that depends on the status's spaces */
-#define MATCH_GRID   (1u << 20) /* blocks at most; each takes every so-manyth */
+#define MATCH_GRID   (1u << 20) /* blocks at most; each takes every so-many-th sequence */
 
 struct match {
 	struct mirror_view *const *word;
@@ -29,7 +28,7 @@ struct match {
 	int32_t *blocks;              /* or NULL */
 	unsigned long long *counters; /* or NULL */
 	uint32_t nseq;
-	uint32_t spaces; /* 0: the status's */
+	uint32_t spaces; /* 0: those of the status */
 };
 
 /* One sequence. */
@@ -43,8 +42,8 @@ struct match_shared {
 	uint32_t len, next, ram;
 };
 
-/* Keys to probe at once: the least number that needs no more rounds than a whole warp.
- * (A rounding error costs a probe or a round.) */
+/* Keys to probe at once: the least number that needs no more rounds than a whole warp.  (A
+ * rounding error costs a probe or a round.) */
 static __device__ __forceinline__ uint32_t search_width(uint32_t n)
 {
 	float answers = (float)n + 1.f;
@@ -53,22 +52,22 @@ static __device__ __forceinline__ uint32_t search_width(uint32_t n)
 	return max(1u, min(WARP, (uint32_t)(exp2f(log2f(answers) / rounds) + 1e-3f)));
 }
 
-/* Of k probes that part `open` keys from lo on evenly: the key of number i. */
+/* k probes divide `open` keys from lo on evenly; this is the key of number i. */
 static __device__ __forceinline__ uint32_t search_at(uint32_t lo, uint32_t open, uint32_t k,
 						     uint32_t i)
 {
 	return lo + (uint32_t)((i + 1) * ((uint64_t)open + 1) / (k + 1)) - 1;
 }
 
-/* By one warp: how many of the first n keys of the chain are in the space; `vram`: in
- * VRAM there. */
+/* Called by one warp: how many of the first n keys of the chain are in the space; `vram`: in VRAM
+ * there. */
 template <bool ALIGNED>
 static __device__ __forceinline__ uint32_t search(const struct load_view &v, ulonglong2 mask,
 						  const struct chain &c, uint32_t n, bool vram)
 {
 	uint32_t lane = threadIdx.x % WARP, width = search_width(n), lo = 0, hi = n;
 
-	while (lo < hi) { /* keys below lo are there, key hi is not */
+	while (lo < hi) { /* keys below lo are there, and key hi is not */
 		uint32_t from = lo, open = hi - lo, k = min(width, open), misses, hits, find;
 		ulonglong2 key = make_ulonglong2(0, 0);
 		bool probes = lane < k, miss;
@@ -87,8 +86,8 @@ static __device__ __forceinline__ uint32_t search(const struct load_view &v, ulo
 	return lo;
 }
 
-/* By one warp: the resident part in the lowest space.  Where no walk will meet it, its
- * hits in RAM are counted here. */
+/* Called by one warp: the resident part in the lowest space.  Where no walk follows, its hits in
+ * RAM are counted here. */
 template <bool ALIGNED>
 static __device__ __forceinline__ void
 search_chain(const struct load_view &v, const struct mirror_view *view, struct space_set set,
@@ -112,8 +111,8 @@ search_chain(const struct load_view &v, const struct mirror_view *view, struct s
 	}
 }
 
-/* By the block: the keys from `at` on, up to `end` or the first that no space of the set
- * has, whose number it returns; ram: this thread's hits in RAM. */
+/* Called by the block: walks the keys from `at` on, up to `end` or to the first key that no space
+ * of the set has.  Returns that key's number; ram: this thread's hits in RAM. */
 template <bool ALIGNED>
 static __device__ __forceinline__ uint32_t walk(const struct load_view &v,
 						const struct mirror_view *view,

@@ -10,12 +10,12 @@
  *            overflow flag
  *   word 3   block + 1; 0 = empty
  *
- * The masked key is key XOR mask[space].  Its bits 88..127 are stored nowhere: both buckets
- * come from them alone, so that 88 stored bits really add (rule T4).  A key is in its first
- * bucket, or, when the flag of the first says so, perhaps in its second.
+ * The masked key is key XOR mask[space].  Its bits 88..127 are stored nowhere.  Both buckets come
+ * from them alone, so that 88 stored bits really add (rule T4).  A key is in its first bucket, or,
+ * when the flag of the first says so, perhaps in its second.
  *
- * Nonzero words make "half of an entry" recognisable: whatever mix of an entry and zeros a
- * torn read assembles, it matches no key but the entry's own.
+ * Nonzero words make half of an entry recognisable.  A torn read may assemble any mix of an entry
+ * and zeros, and the mix matches no key but the entry's own.
  * Tests: t/index/probe.t */
 #ifndef GPC_PROBE_H
 #define GPC_PROBE_H
@@ -35,7 +35,7 @@ struct probe_entry {
 	uint32_t w[4];
 };
 
-struct probe_key { /* a key made ready for probing */
+struct probe_key { /* a key that is ready for probing */
 	uint32_t w[3];
 	uint32_t first, second; /* buckets; always different */
 };
@@ -63,14 +63,14 @@ PROBE_INLINE struct probe_key probe_prepare(uint64_t k0, uint64_t k1, uint32_t b
 	return p;
 }
 
-/* Of a key as it is, in the space that has this mask. */
+/* Prepares an unmasked key for the space that has this mask. */
 PROBE_INLINE struct probe_key probe_masked(const uint64_t key[2], const uint64_t mask[2],
 					   uint32_t buckets)
 {
 	return probe_prepare(key[0] ^ mask[0], key[1] ^ mask[1], buckets);
 }
 
-/* block of this entry when it is the key's, else -1 */
+/* the block of this entry if it belongs to the key, else -1 */
 PROBE_INLINE int32_t probe_entry_block(struct probe_entry e, struct probe_key p)
 {
 	uint32_t differs = (e.w[0] ^ p.w[0]) | (e.w[1] ^ p.w[1]) | ((e.w[2] & PROBE_KEY2) ^ p.w[2]);

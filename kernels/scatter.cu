@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scatter.cu - the writer's flush: changed entries, then the mirror's status.
  *
- * Up to SCATTER_ONE changes one block does all, and its barrier puts the status after the
+ * Up to SCATTER_ONE changes one block does all the work, and its barrier puts the status after the
  * entries.  More changes go to many blocks, and the status follows in a launch of its own.
  *
- * A change is two halves of 16 bytes, read by two neighbouring lanes: the list may lie in
+ * A change is two halves of 16 bytes, and two neighbouring lanes read them.  The list may lie in
  * host memory, and a warp then asks the bus for 512 bytes in a row.
  * Tests: t/bytes/cuda-busy.t */
 #include "load.cuh"
 
 #define SCATTER_BLOCK 1024u
-#define SCATTER_DEEP  2 /* halves of a thread under way together */
+#define SCATTER_DEEP  2 /* halves that a thread loads together */
 #define SCATTER_ONE   2048u
 
 static __device__ __forceinline__ void store_entry(struct probe_entry *p, ulonglong2 entry)
@@ -43,7 +43,7 @@ static __device__ __forceinline__ void store_release64(void *p, uint64_t v)
 	asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
 }
 
-/* Half h of the list: odd ones are entries, and the slot is in the half before. */
+/* Half h of the list: an odd half is an entry, and its slot is in the half before. */
 static __device__ __forceinline__ void scatter_half(struct probe_entry *table, ulonglong2 half,
 						    bool mine)
 {
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void scatter_half(struct probe_entry *table, u
 		store_entry(table + slot, half);
 }
 
-/* A thread's halves from h on, `step` apart: loads first, they travel together. */
+/* A thread's halves from h on, `step` apart.  All loads come first, so they travel together. */
 struct halves {
 	ulonglong2 half[SCATTER_DEEP];
 };
@@ -95,9 +95,9 @@ static __device__ __forceinline__ void scatter(struct probe_entry *table,
 	}
 }
 
-/* By one thread, after the block's barrier.  The sequence is released last: who reads
- * it sees all entries and the rest of the status.  The block's stores are before the
- * barrier, so the release covers them. */
+/* Called by one thread, after the block's barrier.  The sequence is released last, so a reader of
+ * it sees all entries and the rest of the status.  The block's stores are before the barrier, so
+ * the release covers them. */
 static __device__ __forceinline__ void store_status(struct mirror_status *status,
 						    const struct mirror_status &value)
 {
@@ -126,7 +126,7 @@ static __global__ void __launch_bounds__(SCATTER_BLOCK)
 		store_status(status, value);
 }
 
-/* The changes are on their way before their number is known. */
+/* The loads of the changes begin before their number is known. */
 static __global__ void __launch_bounds__(SCATTER_BLOCK)
 	scatter_pinned(struct probe_entry *table, struct mirror_status *status,
 		       struct launch_pinned *pinned, uint32_t most)
@@ -186,9 +186,9 @@ extern "C" int launch_scatter(struct probe_entry *table, struct mirror_status *s
 
 /* ---- the end of a section ---- */
 
-/* What the stream did before is over when this kernel begins, and counted.  What other
- * streams have counted so far comes along; the rest comes with their own signals.  The
- * ticket is never lowered: a signal may be late, and the slot somebody else's. */
+/* The earlier work of the stream is over and counted when this kernel begins.  Counts of other
+ * streams so far come along, and their later counts come with their own signals.  The ticket is
+ * never lowered: a signal may be late, and another section may have the slot by then. */
 static __global__ void signal_kernel(uint64_t *done, uint64_t ticket,
 				     const unsigned long long *counters, uint64_t *totals)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sum.cu - CRC32C of images.
  *
- * Each lane of a warp has four sums of words that lie a row apart: one table step advances a sum by
- * a whole row, so all loads are of vectors side by side, and the four are independent.  At the end
- * they are advanced to the end of the unit and added.  Tables are in shared memory.
+ * Each lane of a warp has four sums of words that lie a row apart.  One table step advances a sum
+ * by a whole row, so all loads are of vectors side by side, and the four sums are independent.  At
+ * the end they are advanced to the end of the unit and added.  Tables are in shared memory.
  * Tests: t/bytes/sums-device.t */
 #include "sum.h"
 
@@ -46,7 +46,7 @@ static __device__ uint32_t power(const uint32_t *square, uint32_t bytes)
 	return p;
 }
 
-/* Whole rows of vectors. */
+/* Sums whole rows of vectors. */
 static __device__ uint32_t sum_rows(const struct launch_sum_tables &t, const uint8_t *at,
 				    uint32_t bytes, uint32_t lane)
 {
@@ -68,7 +68,7 @@ static __device__ uint32_t sum_rows(const struct launch_sum_tables &t, const uin
 	return times(all, t.lane[lane]);
 }
 
-/* Any bytes: each lane has its share in a piece. */
+/* Sums any bytes: each lane has its share in a piece. */
 static __device__ uint32_t sum_bytes(const struct launch_sum_tables &t, const uint8_t *at,
 				     uint32_t bytes, uint32_t lane)
 {

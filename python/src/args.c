@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* args.c - arguments by place and by name, and scalars.
  *
- * A refusal names the argument, its value and what it may be.
+ * A refusal names the argument, its value and the values that it may have.
  * Tests: t/python/arguments.t */
 #include "gpcpy.h"
 
@@ -153,7 +153,7 @@ int args_time(PyObject *o, const char *name, int *ret)
 	return 0;
 }
 
-/* *keep has what *ret points into, a new reference. */
+/* *ret points into *keep, which is a new reference. */
 int args_text(PyObject *o, const char *name, const char **ret, PyObject **keep)
 {
 	PyObject *bytes = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* array.c - arrays in and out: lists, and buffers whose length, item, order and writability are
- * checked before anything is read or written.
+/* array.c - arrays in and out: lists and buffers.  The length, item, order and writability of a
+ * buffer are checked before anything is read or written.
  * Tests: t/python/arguments.t t/python/module.t */
 #include "gpcpy.h"
 
@@ -22,7 +22,7 @@ static int refuse(const char *name, const char *wanted, PyObject *o)
 	return -1;
 }
 
-/* n items of own memory; at least one byte of it. */
+/* Makes n items of own memory, at least one byte. */
 static int own(struct array *a, const char *name, size_t n, size_t size)
 {
 	if (n > INT_MAX) {
@@ -39,8 +39,8 @@ static int own(struct array *a, const char *name, size_t n, size_t size)
 	return 0;
 }
 
-/* Why an object that is a buffer cannot be had as one: arrays that have been transposed, sliced or
- * locked print as any other.  NULL: it is none, or something else is wrong. */
+/* The reason why an object that is a buffer gives no view: arrays that were transposed, sliced or
+ * locked print as any other.  NULL: it is no buffer, or the fault is another one. */
 static const char *why_no_buffer(PyObject *o, int flags)
 {
 	const char *why = NULL;
@@ -61,7 +61,8 @@ static const char *why_no_buffer(PyObject *o, int flags)
 static int view(PyObject *o, const char *name, const char *wanted, int flags, struct array *a)
 {
 	if (PyObject_GetBuffer(o, &a->view, flags) < 0) {
-		/* no buffer, not contiguous, or read-only: exporters say it in different ways */
+		/* no buffer, not contiguous, or read-only: exporters raise different exceptions
+		 * for it */
 		if (PyErr_ExceptionMatches(PyExc_TypeError) ||
 		    PyErr_ExceptionMatches(PyExc_BufferError) ||
 		    PyErr_ExceptionMatches(PyExc_ValueError)) {
@@ -86,7 +87,7 @@ static bool is_sequence(PyObject *o)
 	return PyList_Check(o) || PyTuple_Check(o);
 }
 
-/* A new reference: the list may change while an item is looked at. */
+/* A new reference, since the list may change while an item is read. */
 static PyObject *item(PyObject *o, Py_ssize_t i)
 {
 	PyObject *v;
@@ -237,7 +238,8 @@ static int item_number(PyObject *o, const char *name, Py_ssize_t i, long long lo
 	return 0;
 }
 
-/* The code of the items, where they are integers of so many bytes in this machine's order; else 0. */
+/* The code of the items, if they are integers of that many bytes in this machine's order; else
+ * 0. */
 static char number_code(const Py_buffer *v, Py_ssize_t size)
 {
 	const char *f = v->format;
@@ -264,7 +266,7 @@ static int out_of_range(const char *name, size_t i, long long v, bool is_signed,
 	return -1;
 }
 
-#define LOT 16 /* items that a compiler makes into few instructions */
+#define LOT 16 /* items that a compiler turns into few instructions */
 
 /* The first loops have no branch, and run as fast as a copy. */
 static int narrow_words(const char *name, const int64_t *from, size_t n, bool is_signed,
@@ -304,7 +306,7 @@ static int narrow_blocks(const char *name, const int64_t *from, size_t n, bool i
 	return 0;
 }
 
-/* No id of a token, or place in an array, is negative: it would be a huge one. */
+/* No id of a token and no place in an array is negative: it would be a huge one. */
 static int refuse_negative(const char *name, const int32_t *p, size_t n)
 {
 	int32_t all = 0;
@@ -326,7 +328,7 @@ static bool is_signed_code(char code)
 	return code == 'i' || code == 'l' || code == 'q' || code == 'n';
 }
 
-/* Of 64-bit items, each of which has to fit. */
+/* Narrows 64-bit items, each of which has to fit. */
 static int narrow(const char *name, const struct array *from, char code, bool blocks,
 		  struct array *a)
 {
@@ -347,8 +349,8 @@ static int narrow(const char *name, const struct array *from, char code, bool bl
 		      : narrow_words(name, p, n, is_signed, a->p);
 }
 
-/* blocks: int32; else uint32.  keep: the view itself will do, if it is of 32-bit items: then from is
- * the array. */
+/* blocks: int32; else uint32.  keep: the view itself serves if its items have 32 bits; then `from`
+ * is the array. */
 static int view_numbers(PyObject *o, const char *name, const char *wanted, bool blocks, bool keep,
 			struct array *a)
 {

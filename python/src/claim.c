@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim.c - claims: who computes a key that many want.
+/* claim.c - claims: which process computes a key that many want.
  * Tests: t/python/transfers.t t/python/interrupt.t */
 #include "gpcpy.h"
 
-/* Those that were made, and that nobody hears of. */
+/* Gives back claims that were made, when the caller will not hear of them. */
 static void claims_back(gpc *c, const struct array *blocks, const struct gpc_claim *claims)
 {
 	const gpc_block *b = blocks->p;
@@ -31,7 +31,7 @@ static METHOD(claim_claim)
 	    array_out(NULL, "keys", keys.n, sizeof(struct gpc_claim), &out) == 0 &&
 	    handle_enter((Cache *)self) == 0) {
 		c = ((Cache *)self)->c;
-		if (flags & GPC_PEEK) /* waits for nothing */
+		if (flags & GPC_PEEK) /* the call waits for nothing */
 			r = gpc_claim(c, keys.p, blocks.p, keys.n, out.p, flags, timeout);
 		else
 			WAIT(r, r = gpc_claim(c, keys.p, blocks.p, keys.n, out.p, flags, timeout));

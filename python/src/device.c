@@ -2,7 +2,7 @@
 /* device.c - gpc_dev_*: lookups that run on a device, on arrays in its memory.
  *
  * The stream reads and writes the arrays after the call.  An array of the host is viewed until the
- * device's wait() or close(); memory of a GPU is its owner's to keep, as for any kernel.
+ * device's wait() or close().  For memory of a GPU its owner must keep it, as for any kernel.
  * Tests: t/python/many.t t/python/look.t */
 #include "gpcpy.h"
 
@@ -123,8 +123,8 @@ static long long cai_bytes(PyObject *cai)
 	return bytes;
 }
 
-/* Where an array of a device, or of the host, is.  n = 0: as many items as there are; else at least
- * n. */
+/* The address of an array of a device, or of the host.  n = 0: it may have any number of items;
+ * else at least n. */
 static int device_array(PyObject *o, const char *name, size_t n, uint32_t size, bool write,
 			struct array *a)
 {
@@ -228,7 +228,7 @@ static METHOD(device_lookup)
 	return ret;
 }
 
-/* What the host device reads is looked at, and copied, so that it stays what it was. */
+/* The host device reads a checked copy, so that the values stay as they were checked. */
 static int check_start(struct array *start, uint32_t nseq, uint32_t n)
 {
 	uint32_t *s, i;
@@ -305,7 +305,7 @@ static METHOD(device_wait)
 	    enter((Device *)self) < 0)
 		return NULL;
 	d = ((Device *)self)->dev;
-	k = take_kept((Device *)self); /* what comes meanwhile is not waited for */
+	k = take_kept((Device *)self); /* calls that come meanwhile are not waited for */
 	WAIT_SLICES(r, timeout, r = gpc_dev_wait(d, stream, slice));
 	ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
 	if (r < 0)
@@ -327,9 +327,10 @@ static void finish(Device *self)
 		FREELY(gpc_dev_close(d));
 		handle_leave(self->cache);
 	} else if (d && self->cache->c) {
-		take_kept(self); /* close is under way, and the device may still write: they leak */
+		/* a close is under way, and the device may still write: the arrays leak */
+		take_kept(self);
 	}
-	PyErr_Clear(); /* the cache is closed: so is the device */
+	PyErr_Clear(); /* the cache is closed, and the device with it */
 	free_kept(take_kept(self));
 }
 
@@ -343,7 +344,7 @@ static METHOD(device_close)
 		return NULL;
 	if (__atomic_exchange_n(&d->closed, 1, __ATOMIC_SEQ_CST))
 		Py_RETURN_NONE;
-	/* in a forked child those who are inside do not exist */
+	/* in a forked child the threads inside do not exist */
 	while (!handle_forked(d->cache) && __atomic_load_n(&d->users, __ATOMIC_SEQ_CST)) {
 		FREELY(usleep(1000));
 		if (PyErr_CheckSignals() < 0) {

@@ -63,7 +63,7 @@ static void versioned_delete(struct dl_versioned *m)
 	free(m);
 }
 
-/* A consumer renames the capsule; what it did not take is ours to delete. */
+/* A consumer renames the capsule that it takes; one that was not taken is ours to delete. */
 static void managed_unused(PyObject *capsule)
 {
 	if (PyCapsule_IsValid(capsule, "dltensor"))
@@ -119,7 +119,7 @@ static PyObject *capsule(struct part *p, bool versioned)
 	return ret;
 }
 
-/* What the consumer asks for: (major, minor) of the protocol, a device, a copy. */
+/* Checks the wishes of the consumer: (major, minor) of the protocol, a device, a copy. */
 static int check_wishes(struct part *p, PyObject *max_version, PyObject *device, PyObject *copy,
 			uint32_t *major)
 {

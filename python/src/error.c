@@ -11,8 +11,8 @@
 static PyObject *base;
 static struct subclass {
 	const char *name;
-	int err[3];      /* ended by 0 */
-	PyObject **also; /* a second base */
+	int err[3];      /* the list ends with 0 */
+	PyObject **also; /* a second base class */
 	const char *doc;
 	PyObject *class;
 } subclasses[] = {
@@ -78,7 +78,7 @@ static PyObject *class_of(int err)
 /* The exception is set with one more attribute, if it has a name. */
 static void *raise_with(int err, const char *sentence, const char *attribute, uint64_t value)
 {
-	/* a name in it may be of any bytes */
+	/* a name in the sentence may have any bytes */
 	PyObject *text = PyUnicode_DecodeUTF8(sentence, (Py_ssize_t)strlen(sentence), "replace");
 	PyObject *class = class_of(err), *o, *v;
 

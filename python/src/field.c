@@ -57,7 +57,7 @@ static const struct field fields_pool_all[] = {
 	F(T, live, F_U32),          F(T, reserved, F_U32),
 	F(T, dying, F_U32),         END
 };
-/* what a caller of pool_add and pool_make says */
+/* fields that a caller of pool_add and pool_make gives */
 const struct field fields_pool[] = { F(T, kind, F_U32),
 				     F(T, flags, F_U32),
 				     F(T, space, F_U32),
@@ -300,7 +300,7 @@ static const struct field fields_tiers_file[] = { F(T, has_secret, F_U32),  F(T,
 						  F(T, secret, F_BYTES),    END };
 #undef T
 #define T struct gpc_tiers_options
-/* what a caller of tiers_open says */
+/* fields that a caller of tiers_open gives */
 const struct field fields_tiers[] = { F(T, flags, F_U32),         F(T, dir, F_STRING),
 				      F(T, ram, F_I32),           F(T, disk, F_STRING),
 				      F(T, disk_bytes, F_U64),    F(T, disk_blocks, F_U32),
@@ -348,7 +348,7 @@ static struct record *const records[] = { &record_run,   &record_move,       &re
 
 static newfunc tuple_new;
 
-/* The class has our fields in our order. */
+/* The class has the same fields in the same order. */
 static int record_check(const struct record *r)
 {
 	PyObject *names = PyObject_GetAttrString(r->class, "_fields");
@@ -386,7 +386,7 @@ int record_init(void)
 
 /* ---- out ---- */
 
-/* How many of its bytes count. */
+/* The number of its bytes that count. */
 static size_t bytes_that_count(const struct field *f, const char *base)
 {
 	size_t n = f->size;
@@ -643,7 +643,7 @@ int record_read(const struct record *r, PyObject *o, const char *name, void *to)
 			     name, r->name, o);
 		return -1;
 	}
-	copy = PyDict_Copy(o); /* what converts a value may change the dict */
+	copy = PyDict_Copy(o); /* a conversion of a value may change the dict */
 	err = copy ? read_dict(r, copy, name, to) : -1;
 	Py_XDECREF(copy);
 	return err;

@@ -55,8 +55,8 @@ static METHOD(fill_reserve)
 
 /* ---- evict and returned ---- */
 
-/* Of those that nobody hears of: what was taken is released, blocks that the caller's own allocator has
- * now are told by returned(). */
+/* Gives back blocks that the caller will not hear of.  Taken blocks are released.  Blocks that the
+ * caller's own allocator has now are told by returned(). */
 static void evicted_back(Cache *self, const struct array *out, uint32_t n, uint32_t flags)
 {
 	struct gpc_pool pool = { .size = sizeof(pool) };
@@ -100,7 +100,7 @@ static METHOD(fill_evict)
 	return ret;
 }
 
-/* Those that became reservations, and that nobody hears of. */
+/* Releases blocks that became reservations, when the caller will not hear of them. */
 static void reclaimed_back(gpc *c, const struct array *blocks, const int32_t *results)
 {
 	const gpc_block *b = blocks->p;
@@ -203,7 +203,7 @@ static METHOD(fill_returned)
 		c = ((Cache *)self)->c;
 		r = (int)handle_take_over((Cache *)self, pool, out.p, count);
 		if (r)
-			; /* told late, and at once */
+			; /* told late, and all at once */
 		else if (timeout)
 			WAIT(r, r = gpc_returned(c, pool, out.p, count, timeout));
 		else
@@ -284,8 +284,8 @@ static METHOD(fill_dropped)
 
 /* ---- tickets ---- */
 
-/* What is kept for these tickets may go once the wait has ended well; but those that were kept
- * while it ran have newer tickets than the last one before it. */
+/* Memory that is kept for these tickets may go once the wait has ended well.  Memory that was kept
+ * while it ran has newer tickets than the last one before it. */
 static int wait_ticket(Cache *self, gpc_ticket t, int timeout)
 {
 	gpc_ticket last = t == GPC_TICKET_ALL ? gpc_ticket_last(self->c) : t;

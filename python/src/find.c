@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* find.c - lookups, references and releases: wait-free, so they keep the GIL, unless a device is
- * asked.
+/* find.c - lookups, references and releases.  They are wait-free, so they keep the GIL, unless a
+ * device is asked.
  * Tests: t/python/module.t */
 #include "gpcpy.h"
 
@@ -189,7 +189,7 @@ static PyObject *groups_list(const struct groups *from)
 	return list;
 }
 
-/* Out of memory for what is held by now: give it back. */
+/* There is no memory for the list of held blocks, so they are given back. */
 static PyObject *groups_give(gpc *c, const struct groups *from, int len, bool held)
 {
 	PyObject *list = groups_list(from), *ret = list ? Py_BuildValue("(iN)", len, list) : NULL;
@@ -231,7 +231,7 @@ static METHOD(find_match_groups)
 
 /* ---- acquire ---- */
 
-/* Out of memory for the list of what is held by now: give it back. */
+/* There is no memory for the list of held blocks, so they are given back. */
 static PyObject *give_held(gpc *c, const struct array *out, int r)
 {
 	PyObject *ret = array_give(out, r);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpcpy.h - what the files of the Python module share.
  *
- * Functions that return int and take a PyObject answer 0, or -1 with an exception set.
+ * Functions that return int and take a PyObject return 0, or -1 with an exception set.
  * Tests: t/python/arguments.t */
 #ifndef GPCPY_H
 #define GPCPY_H
 
-/* One binary for all of CPython since 3.11.  A build without the GIL has no stable interface yet,
- * so setup.py leaves this out there. */
+/* One binary serves all of CPython since 3.11.  A build without the GIL has no stable interface
+ * yet, so there setup.py leaves this out. */
 #ifndef GPC_PY_FULL_API
 #define Py_LIMITED_API 0x030b0000
 #endif
@@ -27,12 +27,12 @@
 /* ---- error.c ---- */
 
 int error_init(PyObject *module);
-/* Raise what the last call of this thread said.  Returns NULL. */
+/* Raises the error of this thread's last call.  Returns NULL. */
 void *error_raise(int err);
 /* ... with attributes of the exception: a ticket (0 = none), a cursor. */
 void *error_raise_ticket(int err, gpc_ticket ticket);
 void *error_raise_cursor(int err, uint64_t cursor);
-/* Raise an error that the module finds itself. */
+/* Raises an error that the module itself finds. */
 void *error_say(int err, const char *format, ...);
 
 /* ---- args.c: arguments in ---- */
@@ -41,7 +41,7 @@ void *error_say(int err, const char *format, ...);
 
 struct call { /* the arguments of a method */
 	const char *name;
-	int positional, required; /* so many may be positional; so many must be there */
+	int positional, required; /* most arguments by position; arguments that must be given */
 	const char *names[MAX_ARGS + 1];
 };
 
@@ -49,22 +49,22 @@ struct call { /* the arguments of a method */
 int args_parse(const struct call *call, PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
 	       PyObject **ret);
 
-/* Scalars.  What is not given leaves *ret as it is. */
+/* Scalars.  An argument that is not given leaves *ret as it is. */
 int args_u32(PyObject *o, const char *name, uint32_t *ret);
 int args_u64(PyObject *o, const char *name, uint64_t *ret);
 int args_int(PyObject *o, const char *name, int *ret);
 int args_text(PyObject *o, const char *name, const char **ret, PyObject **keep);
 /* Seconds to milliseconds, rounded up; None = -1. */
 int args_time(PyObject *o, const char *name, int *ret);
-/* An int, or what has cuda_stream (PyTorch) or __cuda_stream__; None = NULL. */
+/* An int, or an object with cuda_stream (PyTorch) or __cuda_stream__; None = NULL. */
 int args_stream(PyObject *o, const char *name, void **ret);
 
 /* ---- array.c: arrays in and out ---- */
 
-struct array { /* zero = nothing */
+struct array { /* all zeros = no array */
 	void *p;
 	uint32_t n; /* items */
-	bool own;   /* p is ours; else it is the view's */
+	bool own;   /* p is ours; else it belongs to the view */
 	bool viewed;
 	Py_buffer view;
 };
@@ -72,22 +72,22 @@ struct array { /* zero = nothing */
 void array_free(struct array *a);
 /* Keys: 16 bytes each, of a buffer or a list.  None (where it may be): p = NULL. */
 int array_keys(PyObject *o, const char *name, struct array *a);
-/* int32 and uint32, copied: what a caller changes while the call runs does no harm.  Of 64-bit items
- * each has to fit, and none of words may be negative. */
+/* int32 and uint32, copied: a caller that changes them while the call runs does no harm.  Each
+ * 64-bit item has to fit, and no word may be negative. */
 int array_blocks(PyObject *o, const char *name, struct array *a);
 int array_words(PyObject *o, const char *name, struct array *a);
-/* The same of tokens, viewed where they have 32 bits: each value is a token, so one that another
- * thread changes meanwhile is another token, and no more. */
+/* The same for tokens, which are viewed where they have 32 bits.  Each value is a token, so a
+ * value that another thread changes meanwhile is only another token. */
 int array_tokens(PyObject *o, const char *name, struct array *a);
 /* Digests of one size: a list of bytes, or a buffer and its size. */
 int array_digests(PyObject *o, const char *name, PyObject *size, struct array *a, uint32_t *bytes);
-/* Where n items of so many bytes go: the caller's buffer, or when it gave none, our own memory. */
+/* Room for n items of that many bytes: the caller's buffer, or our own memory if it gave none. */
 int array_out(PyObject *o, const char *name, size_t n, uint32_t size, struct array *a);
 /* Read-only bytes of any buffer. */
 int array_bytes(PyObject *o, const char *name, struct array *a);
 bool array_same(const char *name, const struct array *a, const char *other, const struct array *b);
 PyObject *array_list(const int32_t *p, size_t n);
-/* What a call that filled `r` items of out returns: their list, or how many, if out is the
+/* The result of a call that filled `r` items of out: their list, or their number if out is the
  * caller's. */
 PyObject *array_give(const struct array *out, int r);
 
@@ -109,12 +109,12 @@ struct field {
 	const char *name;
 	uint32_t offset, size;
 	enum field_kind kind;
-	/* F_BYTES, F_COUNTS, F_NAMED: offset of a u32, so many units of the bytes count */
+	/* F_BYTES, F_COUNTS, F_NAMED: offset of a u32, the number of units that count */
 	uint32_t cut, unit;
 };
 struct record { /* a struct, and the class in gpc._types that shows it */
 	const char *name;
-	const struct field *fields; /* in the order of the class; ended by a NULL name */
+	const struct field *fields; /* in the order of the class; the last name is NULL */
 	uint32_t bytes;
 	PyObject *class;
 };
@@ -126,27 +126,28 @@ extern const struct field fields_config[], fields_pool[], fields_backing[], fiel
 int record_init(void);
 PyObject *record_make(const struct record *r, const void *from);
 PyObject *record_list(const struct record *r, const void *from, size_t n);
-/* From a tuple of all fields, or a dict of some. */
+/* Reads a tuple of all fields, or a dict of some. */
 int record_read(const struct record *r, PyObject *o, const char *name, void *to);
-/* A list of them, as own memory of the array. */
+/* Reads a list of them into own memory of the array. */
 int record_array(const struct record *r, PyObject *o, const char *name, struct array *a);
-/* One field by its name: 1 = there is none.  F_STRING: the text lives as long as *o. */
+/* Sets one field by its name; 1 = there is no such field.  F_STRING: the text lives as long as
+ * *o. */
 int field_set(const struct field *fields, const char *name, PyObject *o, void *to);
 
 /* ---- tiers.c ---- */
 
-/* 16 bytes, or None: 0, -1. */
+/* Reads 16 bytes, or None: 0, -1. */
 int tiers_secret(PyObject *o, uint8_t secret[16], const void **ret);
 
 /* ---- handle.c ---- */
 
 struct kept { /* memory that the library may still use */
 	struct kept *next;
-	gpc_ticket ticket; /* until this is waited for; 0 = until close */
+	gpc_ticket ticket; /* kept until a wait for this ticket; 0 = until close */
 	struct array array;
 };
 
-struct left { /* blocks that a call had, and that nobody has heard of */
+struct left { /* blocks that a call took, and that no caller has heard of */
 	struct left *next;
 	uint32_t n;
 	gpc_block block[];
@@ -156,33 +157,33 @@ struct part;
 typedef struct {
 	PyObject_HEAD gpc *c;
 	uint32_t block_tokens;
-	int users; /* calls inside; atomic, as is closed */
+	int users; /* calls that are inside; atomic, as is closed */
 	int closed;
-	pthread_mutex_t lock; /* of what follows; nothing of Python is called under it */
+	pthread_mutex_t lock; /* guards the fields below; no Python runs under it */
 	pthread_cond_t left;
 	struct kept *kept;
-	struct part *parts;           /* that are mapped */
-	uint32_t exports;             /* views of them */
-	uint32_t unmapping, unmapped; /* calls of pool_unmap under way, so far */
+	struct part *parts;           /* parts that are mapped */
+	uint32_t exports;             /* number of views of them */
+	uint32_t unmapping, unmapped; /* calls of pool_unmap: under way, so far */
 	PyObject *log;
 	PyObject *name;
 	uint32_t max_blocks;
 	int peer;
-	uint32_t forks; /* handle_forks of when it was opened */
+	uint32_t forks; /* value of handle_forks when it was opened */
 	struct left *left_over;
 } Cache;
 
 extern PyTypeObject *cache_type;
 int handle_init(PyObject *module);
-/* Into the list of those that the end of the interpreter closes. */
+/* Adds it to the list of handles that the end of the interpreter closes. */
 int handle_open(Cache *self);
 /* Each use is between these two; enter fails after close, and in a forked child. */
 int handle_enter(Cache *self);
 void handle_leave(Cache *self);
-/* Takes what array has, until ticket_wait(ticket), or close for ticket 0. */
+/* Takes the memory of the array, until ticket_wait(ticket), or until close for ticket 0. */
 int handle_keep(Cache *self, struct array *a, gpc_ticket ticket);
 void handle_unkeep(Cache *self, gpc_ticket ticket);
-/* Forks that this process is the child of. */
+/* Number of forks on the way to this process. */
 extern uint32_t handle_forks;
 static inline bool handle_forked(const Cache *self)
 {
@@ -190,18 +191,18 @@ static inline bool handle_forked(const Cache *self)
 }
 /* "open", "closed" or "of the parent process" */
 const char *handle_state(const Cache *self);
-/* Blocks that the next returned() of their pool tells. */
+/* Blocks that the next returned() of their pool will tell. */
 void handle_leave_over(Cache *self, const gpc_block *blocks, uint32_t n);
 uint32_t handle_take_over(Cache *self, int pool, gpc_block *blocks, uint32_t n);
-/* In a callback into Python: this thread may not close. */
+/* Above 0 in a callback into Python: this thread may not close. */
 extern __thread int handle_inside;
 extern bool handle_ending; /* the interpreter is about to end */
-/* A function of Python that hears what the library says: 0, or -1 with an exception. */
+/* A Python function that gets the library's log: 0, or -1 with an exception. */
 int log_check(PyObject *o);
 void log_call(PyObject *const *at, int level, const char *text);
 PyObject *handle_close_all(PyObject *module, PyObject *unused);
 
-/* Without the GIL; r is assigned. */
+/* Runs without the GIL; the statement assigns r. */
 #define FREELY(statement)                         \
 	do {                                      \
 		Py_BEGIN_ALLOW_THREADS statement; \
@@ -210,9 +211,10 @@ PyObject *handle_close_all(PyObject *module, PyObject *unused);
 
 /* ---- wait.c: calls that wait, and signals ---- */
 
-#define WAIT_RAISED (-100000) /* an exception is set */
+#define WAIT_RAISED (-100000) /* an exception was raised */
 
-/* A call of the library that waits for others; the statement assigns r.  wait.c has the table. */
+/* A call of the library that waits for other processes; the statement assigns r.  wait.c has the
+ * table. */
 #define WAIT(r, statement)                        \
 	do {                                      \
 		if (wait_begin() < 0) {           \
@@ -225,18 +227,20 @@ PyObject *handle_close_all(PyObject *module, PyObject *unused);
 int wait_init(void);
 int wait_begin(void);
 int wait_end(int r);
-/* Has a handler raised, or does it now?  Behind a call that gives something, which is then given back
- * before the exception goes up: behind that it would be lost. */
+/* Has a handler raised, or does one raise now?  It is asked after a call that takes something.
+ * The caller then gives that back before the exception goes up, since afterwards it would be
+ * lost. */
 bool wait_raised(int r);
-/* The answer of a call that gives a number, or nothing. */
+/* The result of a call that gives a number, or none. */
 PyObject *wait_number(int r);
 PyObject *wait_none(int r);
-/* A child of fork has one thread, which is its main one. */
+/* A child of fork has one thread, which is its main thread. */
 void wait_forked(void);
-/* Ask for signals within a computation of the library: other than 0 ends it. */
+/* Runs handlers of signals within a computation of the library; any value but 0 ends it. */
 int wait_look(void);
 
-/* Waits that do not ask, by parts of them: `statement` uses slice as its timeout and assigns r. */
+/* For waits that do not ask for signals: waits in parts.  `statement` uses slice as its timeout
+ * and assigns r. */
 #define WAIT_SLICES(r, timeout_ms, statement)             \
 	do {                                              \
 		uint64_t until_ = wait_until(timeout_ms); \
@@ -256,7 +260,7 @@ int wait_next(int r, uint64_t until_ns);
 
 #define METHOD(f) \
 	PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
-/* A public one has a signature, as inspect reads it, and what it does. */
+/* A public method has a signature, which inspect reads, and a sentence. */
 #define ROW(name, f, signature, text)                                                  \
 	{                                                                              \
 		name, (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS, \
@@ -280,7 +284,7 @@ METHOD(tiers_file);
 METHOD(open_attach);
 METHOD(open_create);
 METHOD(publish_call);
-/* Words of the table of calls that a share takes: those of struct pages_calls. */
+/* Words of the table of calls that a share takes, as in struct pages_calls. */
 extern const long share_calls;
 METHOD(share_begin);
 METHOD(share_end);
@@ -289,7 +293,7 @@ int part_init(PyObject *module);
 int tiers_init(PyObject *module);
 int walk_init(PyObject *module);
 int device_init(PyObject *module);
-/* Frees a handle's parts that nobody views; at close. */
+/* Frees a handle's parts that have no views; called at close. */
 void part_forget_all(Cache *self);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* handle.c - the type Cache: a handle that threads share, and its end.
  *
- * Each call counts itself in and out.  close() first says that it closes, then waits until the
- * others are out; a call that counts itself in afterwards sees that and goes.  Both orders are
- * sequentially consistent, so one of the two sees the other.  In a forked child nobody waits: the
- * threads that are inside exist in the parent only.
+ * Each call counts itself in and out.  close() first sets `closed`, then waits until the other
+ * calls are out.  A call that counts itself in afterwards sees that and leaves.  Both orders are
+ * sequentially consistent, so one of the two sees the other.  In a forked child close() does not
+ * wait, since the threads inside exist in the parent only.
  * Tests: t/python/threads.t t/python/leaks.t t/python/many.t */
 #include "gpcpy.h"
 
@@ -56,14 +56,14 @@ void handle_leave(Cache *self)
 	pthread_mutex_unlock(&self->lock);
 }
 
-/* ---- what the library may still write ---- */
+/* ---- memory that the library may still write ---- */
 
 int handle_keep(Cache *self, struct array *a, gpc_ticket ticket)
 {
 	struct kept *k = PyMem_Malloc(sizeof(*k));
 
 	if (!k) {
-		/* it leaks rather than being written after it is freed */
+		/* it leaks, so that it is not written after it is freed */
 		a->own = a->viewed = false;
 		PyErr_NoMemory();
 		return -1;
@@ -77,7 +77,8 @@ int handle_keep(Cache *self, struct array *a, gpc_ticket ticket)
 	return 0;
 }
 
-/* Those with ticket t or an older one.  They are freed without the lock: that may run Python. */
+/* Frees memory kept for ticket t or an older one, without the lock, since a free may run
+ * Python. */
 void handle_unkeep(Cache *self, gpc_ticket t)
 {
 	struct kept **at, *k, *free_them = NULL;
@@ -111,14 +112,14 @@ static void unkeep_all(Cache *self)
 	}
 }
 
-/* ---- what nobody has heard of ---- */
+/* ---- blocks that no caller has heard of ---- */
 
 void handle_leave_over(Cache *self, const gpc_block *blocks, uint32_t n)
 {
 	struct left *l = PyMem_Malloc(sizeof(*l) + n * sizeof(*blocks)), **at;
 
 	if (!l)
-		return; /* the owner's allocator misses them: a walk tells */
+		return; /* the owner's allocator misses them, and finds them by a walk */
 	*l = (struct left){ .n = n };
 	memcpy(l->block, blocks, n * sizeof(*blocks));
 	pthread_mutex_lock(&self->lock);
@@ -128,7 +129,7 @@ void handle_leave_over(Cache *self, const gpc_block *blocks, uint32_t n)
 	pthread_mutex_unlock(&self->lock);
 }
 
-/* Of this pool, -1 = of any: at most n of them, taken out. */
+/* Takes out at most n blocks of this pool; -1 = of any pool. */
 uint32_t handle_take_over(Cache *self, int pool, gpc_block *blocks, uint32_t n)
 {
 	uint32_t got = 0, i, kept;
@@ -183,7 +184,8 @@ static void forget(Cache *self)
 	PyMem_Free(o);
 }
 
-/* A fork copies locks as they are, held ones too; the child has one thread, so new ones will do. */
+/* A fork copies locks in their state, held ones too.  The child has one thread, so new locks
+ * serve. */
 static void renew_locks(void)
 {
 	struct open_cache *o;
@@ -212,7 +214,7 @@ static void finish(Cache *self)
 	unkeep_all(self);
 }
 
-/* 0: this thread closes; 1: somebody has; -1: not now. */
+/* 0: this thread closes; 1: another thread has closed; -1: not now. */
 static int begin_close(Cache *self)
 {
 	uint32_t views;
@@ -254,8 +256,8 @@ static void wait_a_while(Cache *self)
 	pthread_mutex_unlock(&self->lock);
 }
 
-/* Until the other calls are out.  A signal handler that raises ends the wait, and the handle is
- * open as before. */
+/* Waits until the other calls are out.  A signal handler that raises ends the wait, and the handle
+ * is open as before. */
 static int wait_for_others(Cache *self)
 {
 	gpc_writer_wake(self->c);
@@ -281,8 +283,8 @@ static PyObject *handle_close(PyObject *o, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-/* At the end of the interpreter, while threads of the library may still call the log.  A cache in
- * use by a daemon thread is left to the end of the process. */
+/* Called at the end of the interpreter, while threads of the library may still call the log.  A
+ * cache that a daemon thread uses is left to the end of the process. */
 PyObject *handle_close_all(PyObject *module, PyObject *unused)
 {
 	struct open_cache *o;
@@ -334,8 +336,9 @@ static int handle_traverse(PyObject *o, visitproc visit, void *arg)
 	return 0;
 }
 
-/* Threads of the library call the log to the end of the handle, and the collector takes what is in a cycle with it apart in any
- * order.  So the handle ends before that, when all of it is whole; where views of its memory keep it, it has no log any more. */
+/* Threads of the library call the log until the handle ends.  The collector takes the objects of a
+ * cycle apart in any order.  So the handle ends before that, while all objects are whole.  Where
+ * views of its memory keep it, it has no log any more. */
 static void handle_finalize(PyObject *o)
 {
 	Cache *self = (Cache *)o;

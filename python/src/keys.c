@@ -215,7 +215,7 @@ static int extras_read(PyObject *o, struct extras *e)
 	return r;
 }
 
-/* What both calls take; of a group, which one and how its blocks are cut. */
+/* The arguments that both calls take; for a group, its number and the cut of its blocks. */
 struct hashing {
 	bool is_group;
 	uint32_t group, block_tokens, flags;
@@ -462,7 +462,7 @@ static METHOD(key_alias)
 	return ret;
 }
 
-/* out may be the very buffer of the keys. */
+/* out may be the buffer of the keys itself. */
 static METHOD(key_alias_resolve)
 {
 	static const struct call call = { "alias_resolve", 1, 1, { "keys", "out" } };

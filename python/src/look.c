@@ -126,7 +126,7 @@ struct report {
 	bool failed;
 };
 
-/* With the GIL released around it; an exception stays until the call has ended. */
+/* Runs without the GIL around it; an exception stays until the call has ended. */
 static void report_line(void *arg, const char *line)
 {
 	struct report *p = arg;

@@ -52,7 +52,8 @@ static METHOD(module_last_error)
 	return PyUnicode_FromString(gpc_last_error());
 }
 
-/* Of memory that other threads may write meanwhile: then the sum is of what was read. */
+/* For memory that other threads may write meanwhile; then the sum is that of the bytes that were
+ * read. */
 static METHOD(module_crc32c)
 {
 	static const struct call call = { "crc32c", 2, 1, { "data", "crc" } };
@@ -69,8 +70,8 @@ static METHOD(module_crc32c)
 	return PyLong_FromUnsignedLong(crc);
 }
 
-/* Two numbers below the limits to a block; one number to its pool or slot, or to a set of
- * spaces. */
+/* Turns two numbers below the limits into a block, or one number into its pool or slot, or into a
+ * set of spaces. */
 static int two_numbers(const struct call *call, PyObject *const *args, Py_ssize_t n,
 		       PyObject *kwnames, uint32_t high0, uint32_t high1, uint32_t v[2])
 {
@@ -324,8 +325,9 @@ static int constants_add(PyObject *module)
 
 /* ---- start ---- */
 
-/* Types and exceptions are kept in static variables, and threads of the library find their
- * interpreter by PyGILState_Ensure, which is the main one: it alone may have the module, once. */
+/* Types and exceptions are kept in static variables.  Threads of the library find their
+ * interpreter by PyGILState_Ensure, which gives the main one.  So only the main interpreter may
+ * have the module, and only once. */
 static int check_interpreter(void)
 {
 	if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
@@ -360,8 +362,8 @@ static int module_exec(PyObject *module)
 }
 
 static PyModuleDef_Slot slots[] = { { Py_mod_exec, module_exec },
-/* Calls count on the GIL around lists and buffers of the caller, and no build without it has run the
- * tests: there it is switched on when this is imported. */
+/* Calls rely on the GIL around lists and buffers of the caller, and the tests have run on no build
+ * without it.  There the import switches the GIL on. */
 #ifdef Py_mod_gil
 				    { Py_mod_gil, Py_MOD_GIL_USED },
 #endif

@@ -3,7 +3,7 @@
  * Tests: t/python/transfers.t t/python/interrupt.t */
 #include "gpcpy.h"
 
-/* Moves that were begun, and that nobody hears of, are cancelled. */
+/* Moves that were begun are cancelled when the caller will not hear of them. */
 static PyObject *give_moves(gpc *c, const struct array *moves, int r)
 {
 	struct array out = { 0 };

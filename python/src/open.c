@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-struct options { /* what the arguments by name say */
+struct options { /* the arguments by name */
 	const char *name, *dir, *label;
 	PyObject *keep_name, *keep_dir, *keep_label;
 	uint32_t flags;
@@ -21,7 +21,7 @@ struct options { /* what the arguments by name say */
 
 /* ---- the log ---- */
 
-/* Any thread of the library.  What *at is may change where the interpreter is held. */
+/* May run in any thread of the library.  *at changes only in threads that hold the interpreter. */
 void log_call(PyObject *const *at, int level, const char *text)
 {
 	PyGILState_STATE gil;
@@ -84,7 +84,7 @@ static int set_layout(struct options *p, PyObject *o)
 	return 0;
 }
 
-/* A peer, as info().peer says it; the C option has one more, so that 0 is none. */
+/* A peer as info().peer has it; the C option is one more, so that 0 stands for none. */
 static int set_leader(struct options *p, PyObject *o)
 {
 	int peer = 0;
@@ -102,7 +102,7 @@ static int set_leader(struct options *p, PyObject *o)
 	return 0;
 }
 
-/* Those of both calls; 1 = none of them. */
+/* Arguments of both calls; 1 = it is none of them. */
 static int set_attach(struct options *p, const char *name, PyObject *o)
 {
 	if (!strcmp(name, "timeout"))
@@ -168,7 +168,7 @@ static int set_option(struct options *p, bool create, PyObject *key, PyObject *o
 	return r ? -1 : 0;
 }
 
-/* Of a lot of memory, so that a signal is seen. */
+/* Called while much memory is made, so that a signal is seen. */
 static int progress(void *arg, uint64_t done, uint64_t bytes)
 {
 	(void)arg;
@@ -202,7 +202,8 @@ static int read_options(struct options *p, bool create, PyObject *const *args, P
 	p->config.dir = p->dir;
 	p->memory.runs = p->run_array.p;
 	p->memory.nruns = p->run_array.n;
-	if (p->config.ram_blocks && p->memory.block_bytes + p->memory.nruns) /* it is asked for */
+	/* memory was asked for */
+	if (p->config.ram_blocks && p->memory.block_bytes + p->memory.nruns)
 		p->memory.progress = progress;
 	if (p->has_memory)
 		p->config.ram_memory = &p->memory;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* part.c - the memory of pools: lend, map, unmap; and what is mapped as an object with the buffer
+/* part.c - the memory of pools: lend, map, unmap.  A mapped part is an object with the buffer
  * protocol.
  *
- * A view counts on its part and on its cache.  pool_unmap and close refuse while there is one, so
- * that no view outlives its mapping.  What is unmapped says so: a later use of the object is a
- * ValueError.
+ * A view counts on its part and on its cache.  pool_unmap and close refuse while there is a view,
+ * so no view outlives its mapping.  An unmapped part knows that it is, and a later use of the
+ * object is a ValueError.
  * Tests: t/python/memory.t t/python/many.t */
 #include "part.h"
 
@@ -145,7 +145,7 @@ static PyObject *part_array_interface(PyObject *o, void *unused)
 	}
 	if (part_export(p) < 0)
 		return NULL;
-	part_unexport(p); /* the protocol has no end: pool_unmap cannot know of it */
+	part_unexport(p); /* the protocol has no end, so pool_unmap cannot know of it */
 	return Py_BuildValue("{s:(K),s:s,s:(KO),s:i,s:O,s:O}", "shape",
 			     (unsigned long long)p->bytes, "typestr", "|u1", "data",
 			     (unsigned long long)(uintptr_t)p->base, Py_False, "version", 3,
@@ -220,8 +220,8 @@ static int device_of(const struct gpc_pool_memory *m)
 	return strncmp(m->device, "cuda:", 5) ? -2 : atoi(m->device + 5);
 }
 
-/* unmapped: what the cache counted before the mapping was made.  Where a pool_unmap came in
- * between, the mapping may have gone. */
+/* unmapped: the cache's count before the mapping was made.  If a pool_unmap came in between, the
+ * mapping may have gone. */
 static PyObject *part_new(Cache *cache, int pool, uint32_t number, int device, void *base,
 			  uint64_t bytes, uint32_t unmapped)
 {
@@ -275,7 +275,7 @@ static PyObject *map_parts(Cache *cache, int pool, const struct gpc_pool_memory 
 static METHOD(memory_map)
 {
 	static const struct call call = { "pool_map", 1, 1, { "pool" } };
-	/* what counts huge pages takes its time; the device stands behind it */
+	/* the count of huge pages takes its time, and the device stands after it in the struct */
 	struct gpc_pool_memory m = { .size = offsetof(struct gpc_pool_memory, huge_bytes) };
 	PyObject *a[MAX_ARGS], *ret;
 	int pool = 0, r;
@@ -295,7 +295,7 @@ static METHOD(memory_map)
 
 /* ---- unmap ---- */
 
-/* Parts of the pool are nobody's from here on; or how many views forbid it. */
+/* Takes the parts of the pool away; or returns how many views forbid it. */
 static uint32_t begin_unmap(Cache *self, int pool)
 {
 	struct part *p, *next;
@@ -364,7 +364,7 @@ static bool item_is_none(PyObject *cai, const char *name)
 	return none;
 }
 
-/* Of a contiguous array: items, times the digits of a typestr such as "<f2". */
+/* The bytes of a contiguous array: items, times the digits of a typestr such as "<f2". */
 static int cuda_bytes(PyObject *cai, uint64_t *ret)
 {
 	PyObject *shape = PyMapping_GetItemString(cai, "shape"),
@@ -391,7 +391,7 @@ static int cuda_bytes(PyObject *cai, uint64_t *ret)
 	return -1;
 }
 
-/* Of an object with __cuda_array_interface__; 1 = it has none. */
+/* The range of an object with __cuda_array_interface__; 1 = it has none. */
 static int cuda_range(PyObject *o, struct memory_range *m, PyObject *bytes)
 {
 	PyObject *cai = PyObject_GetAttrString(o, "__cuda_array_interface__"), *data;

@@ -9,21 +9,22 @@
 
 struct part {
 	PyObject_HEAD struct part
-		*next; /* of the cache's parts; under its lock, as is what follows */
+		*next; /* the cache's list of parts; its lock guards this and the fields below */
 	Cache *cache;
-	bool mapped;      /* in that list; else base may not be touched */
+	bool mapped;      /* it is in that list; if not, base may not be touched */
 	uint32_t exports; /* views of this part */
 	void *base;
 	uint64_t bytes;
 	int pool;
 	uint32_t number;
-	int device; /* of CUDA; -1 = memory of the host, -2 = of a GPU without number */
-	pid_t pid;  /* that mapped it: a forked child has no mapping */
-	Py_ssize_t shape, stride; /* of its views */
+	/* number of the CUDA device; -1 = memory of the host, -2 = of a GPU without a number */
+	int device;
+	pid_t pid;                /* the process that mapped it: a forked child has no mapping */
+	Py_ssize_t shape, stride; /* shape and stride of its views */
 	int64_t shape64, stride64;
 };
 
-/* One more view, or an exception. */
+/* Adds a view, or raises an exception. */
 int part_export(struct part *p);
 void part_unexport(struct part *p);
 

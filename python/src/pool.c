@@ -64,7 +64,7 @@ static int read_options(struct pool_options *p, PyObject *const *args, Py_ssize_
 	return 0;
 }
 
-/* By the calling thread, without the GIL; an exception stays until the call has ended. */
+/* Called by the calling thread, without the GIL; an exception stays until the call has ended. */
 static int progress(void *arg, uint64_t done, uint64_t bytes)
 {
 	struct pool_options *p = arg;
@@ -236,7 +236,7 @@ static METHOD(setting_set)
 	    (a[1] != Py_None && args_u64(a[1], "value", &value) < 0) ||
 	    args_int(a[2], "pool", &pool) < 0)
 		return NULL;
-	if (value > INT64_MAX) /* no setting has as much: the library says so */
+	if (value > INT64_MAX) /* no setting takes such a value, and the library says so */
 		value = INT64_MAX;
 	if (handle_enter((Cache *)self) < 0)
 		return NULL;

@@ -2,8 +2,8 @@
 /* publish.c - publish, and the life of its answers.
  *
  * While a publish is not answered, the library may write into `resident`, whatever the call
- * returned.  So that array is the handle's until ticket_wait has returned for its ticket, or
- * close.
+ * returned.  So the handle keeps that array until ticket_wait has returned for its ticket, or
+ * until close.
  * Tests: t/python/leaks.t t/python/module.t */
 #include "gpcpy.h"
 
@@ -70,7 +70,7 @@ static int read_digests(struct publish *p, PyObject *o, PyObject *size)
 	return 0;
 }
 
-/* resident: None, True for a list of it, or a buffer that gets it. */
+/* resident: None, True for a list, or a buffer for the blocks. */
 static int make_resident(struct publish *p, PyObject *o)
 {
 	if (!o || o == Py_None || o == Py_False)
@@ -105,7 +105,8 @@ static PyObject *publish(Cache *self, struct publish *p)
 	else if (wait_raised(r))
 		raised = true;
 	if (p->out.p && may_come_later(r, p->timeout)) {
-		/* without a ticket: some part was submitted, or none: the last one covers it */
+		/* without a ticket, a part was submitted or none was; the last ticket covers both
+		 * cases */
 		if (handle_keep(self, &p->out, ticket ? ticket : gpc_ticket_last(c)) < 0)
 			return NULL;
 	}

@@ -8,7 +8,7 @@
 #define SUMS  "gpc_sums"
 #define SHARE "gpc_share"
 
-/* ---- who sums ---- */
+/* ---- the device that sums ---- */
 
 struct who {
 	gpc_sums *sums;
@@ -115,7 +115,7 @@ static void fill_arrays(struct pages *w, const Py_buffer b[BUFFERS])
 	w->n = b[SLOTS].len / 8;
 }
 
-/* Buffers whose lengths belong together, and pages that are of the chunks. */
+/* The lengths of the buffers fit together, and the pages belong to the chunks. */
 static bool fits(const struct pages *w, const Py_buffer b[BUFFERS])
 {
 	int64_t i, pages = b[PAGES].len / 16;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- asking, looking ---- */
+/* ---- options and looks ---- */
 
 static METHOD(tiers_prefetch)
 {
@@ -81,9 +81,9 @@ const PyMethodDef methods_tiers[] = {
 
 /* ---- keeping ---- */
 
-typedef struct { /* what a program keeps; tiers == NULL: it was closed */
+typedef struct { /* a steward; tiers == NULL: it was closed */
 	PyObject_HEAD gpc_tiers *tiers;
-	PyObject *name, *log; /* log: or NULL */
+	PyObject *name, *log; /* log may be NULL */
 	uint32_t forks;
 } Tiers;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.c - copies, fetch and spill, and what is known of them.
+/* transfer.c - copies, fetch and spill, and the state of transfers.
  * Tests: t/python/transfers.t */
 #include "gpcpy.h"
 
@@ -49,7 +49,7 @@ static void bring_free(struct bring *p)
 	array_free(&p->results);
 }
 
-/* ranks, and room for the moves that they make */
+/* Reads ranks, and makes room for the moves that they cause. */
 static int read_ranks(struct bring *p, PyObject *o, uint32_t *nranks, const int32_t **ranks)
 {
 	if (!o || o == Py_None)
@@ -62,7 +62,7 @@ static int read_ranks(struct bring *p, PyObject *o, uint32_t *nranks, const int3
 	return 0;
 }
 
-/* (first, the transfer), and with ranks the moves */
+/* Returns (first, the transfer), and with ranks also the moves. */
 static PyObject *give_bring(const struct bring *p, PyObject *first)
 {
 	PyObject *moves, *ret;
@@ -260,7 +260,7 @@ static METHOD(transfer_mark)
 	return ret;
 }
 
-/* ---- the end of one ---- */
+/* ---- the end of a transfer ---- */
 
 static METHOD(transfer_wait)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wait.c - calls that wait, and signals.
  *
- * Python runs the handlers of signals in its main thread alone.  While that waits in the library, the library
- * asks stop() (gpc_wait_stop), which runs them: one that raises ends the wait as if its time was up,
- * and its exception goes up in place of gpc.TimedOut; one that returns lets the wait go on to its own
- * limit.  Behind the call wait_raised() looks once more, and the call gives back what nobody will
- * hear of.  The table has each call of the module that waits.
+ * Python runs the handlers of signals in its main thread alone.  While that thread waits in the
+ * library, the library asks stop() (gpc_wait_stop), which runs the handlers.  A handler that
+ * raises ends the wait as if its time was up, and its exception goes up in place of gpc.TimedOut.
+ * A handler that returns lets the wait go on to its own limit.  After the call wait_raised() looks
+ * once more.  If it raises, the call gives back all that the caller will not hear of.  The table
+ * has each call of the module that waits.
  *
  *   call                        waits for             ends by     behind KeyboardInterrupt
  *   --------------------------  --------------------  ----------  -------------------------------
@@ -43,8 +44,8 @@
  *   close, Device.close,        writer 1 s, device    by itself   closed: the exception comes behind
  *     tiers_close               10 s, stores 2 s
  *
- * A nested call that waits, by a handler that runs in stop(), is refused: the outer one may have a
- * lock that it waits for.
+ * A handler that runs in stop() may make no call that waits: the outer call may have a lock that
+ * the nested one waits for.
  * Tests: t/python/interrupt.t */
 #include "gpcpy.h"
 
@@ -54,7 +55,7 @@
 #define SLICE_MS 200
 
 static __thread int waits;       /* WAITs of this thread, one in the other */
-static __thread bool in_handler; /* of stop() */
+static __thread bool in_handler; /* in stop() */
 static unsigned long main_thread;
 
 int wait_init(void)
@@ -163,7 +164,7 @@ uint64_t wait_until(int timeout_ms)
 	return timeout_ms ? now_ns() + (uint64_t)timeout_ms * 1000000u : 0;
 }
 
-/* 0, which does not wait, is for a timeout of 0 alone. */
+/* Only a timeout of 0 gives 0, which does not wait. */
 int wait_slice(uint64_t until_ns)
 {
 	uint64_t now = until_ns ? now_ns() : 0;

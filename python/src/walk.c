@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* walk.c - everything that has a cursor: entries, events, claims; and transfers, by number.
+/* walk.c - all that has a cursor (entries, events, claims), and transfers, by number.
  *
- * One type iterates over all of them: it reads a batch at a time.  Events go on where they stopped,
- * when next() is called again.
+ * One type iterates over all of them, and reads a batch at a time.  An iterator of events goes on
+ * where it stopped when next() is called again.
  * Tests: t/python/many.t t/python/look.t */
 #include "gpcpy.h"
 
@@ -57,15 +57,15 @@ typedef struct {
 	PyObject_HEAD Cache *cache;
 	const struct source *source;
 	uint64_t cursor;
-	PyObject *items; /* a list, of which at have been given */
+	PyObject *items; /* a list; `at` counts the items given so far */
 	Py_ssize_t at;
 	bool ended;
-	bool reading; /* by a thread, without the GIL */
+	bool reading; /* a thread reads, without the GIL */
 } Walk;
 
 static PyTypeObject *walk_type;
 
-/* A list of at most n, from *cursor on. */
+/* Reads a list of at most n items, from *cursor on. */
 static PyObject *read_batch(Cache *cache, const struct source *s, uint64_t *cursor, uint32_t n)
 {
 	struct array out = { 0 };

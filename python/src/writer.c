@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer.c - being the writer.
+/* writer.c - the writer's calls.
  * Tests: t/python/errors.t t/python/interrupt.t */
 #include "gpcpy.h"
 

@@ -28,7 +28,7 @@ static __global__ void fill(const image_run *runs, uint32_t nruns, const image_i
 				   runs[i].from + j * runs[i].bytes, item.key);
 }
 
-/* Of a wrong word, its first wrong byte; memory is little endian, as words are. */
+/* The first wrong byte of a wrong word; memory is little endian, as words are. */
 static __device__ uint32_t first_of(uint64_t differs)
 {
 	return (uint32_t)(__ffsll((long long)differs) - 1) / 8;
