@@ -24,7 +24,8 @@ enum {
 	WINDOW_MS = 40,
 	WINDOW_QUICK_MS = 5,
 	READERS_MOST = 16,
-	STEP = 10, /* changes at a time: 10,000 a second are one a millisecond */
+	STEP = 10,    /* changes at a time: 10,000 a second are one a millisecond */
+	RATE = 10000, /* changes a second */
 	SETTLE_MS = 3,
 	TICK_MS = 10,   /* a coarse clock's step, and more */
 	ADDITIONS = 64, /* for each block: about as long as a lookup */
@@ -323,11 +324,13 @@ static void step_at(struct timespec *at)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, at, NULL);
 }
 
-/* Ten blocks come, and ten go, every millisecond. */
+/* Ten blocks come, and ten go, every millisecond.  The windows of readers are of processor time: on
+ * a busy machine one takes long, and changes of all windows must leave the newer keys where they
+ * are. */
 static int be_changer(struct crew_child *child, void *arg)
 {
 	struct bench_cache b = *(struct bench_cache *)arg;
-	uint64_t next = b.entries;
+	uint64_t next = b.entries, left = 0;
 	gpc_block blocks[STEP];
 	struct timespec at;
 
@@ -339,8 +342,14 @@ static int be_changer(struct crew_child *child, void *arg)
 		if (!crew_get(&child->go)) {
 			cli_sleep_ms(1);
 			clock_gettime(CLOCK_MONOTONIC, &at);
+			left = b.entries / 8 / ((uint64_t)bench.rounds + 1);
 			continue;
 		}
+		if (left < STEP) {
+			cli_sleep_ms(1);
+			continue;
+		}
+		left -= STEP;
 		cache_insert(&b, next, STEP, blocks);
 		next += STEP;
 		__atomic_fetch_add(&child->count[0], STEP, __ATOMIC_RELAXED);
@@ -425,7 +434,8 @@ static void measure_changes(struct changes *t)
 	row.entries = bench.size;
 	row.batch = BATCH;
 	row_against(&row, &c[1], &c[0]);
-	row_mark(&row, MARK_RATIO_LEAST, 0.97);
+	if (t->a_second > RATE / 2) /* else the machine was busy, and this says nothing */
+		row_mark(&row, MARK_RATIO_LEAST, 0.97);
 	snprintf(row.reason, sizeof(row.reason), "%.0f changes/s were counted in the last round",
 		 t->a_second);
 	report_add(&row);
