@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks which options go together.
- * Tests: t/daemon/roles.t t/daemon/mode-and-group.t t/daemon/options.t */
+ * Tests: t/daemon/roles.t t/daemon/options.t t/daemon/mode-and-group.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

@@ -13,7 +13,7 @@
  *
  * An option that is not taken over is compared with its old value the next time as well, so it is
  * named until the restart.  Texts of options are never freed, since other threads use them.
- * Tests: t/daemon/reload.t */
+ * Tests: t/daemon/reload.t t/daemon/roles.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

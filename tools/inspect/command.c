@@ -5,7 +5,7 @@
  * memory of RAM, and the owner and mode of its files.  Standard error names the rest, a line each:
  * pools of other makers, tiers, whose options only the steward knows, and settings that no option
  * has.
- * Tests: t/tools/command.t */
+ * Tests: t/tools/command.t t/python/vllm-gpcd.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
