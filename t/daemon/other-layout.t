@@ -28,7 +28,13 @@ others()	# VERSION SENTENCE
 	says "$2.*processes and remove it with gpc-inspect --dir $shm rm other$" "and says so"
 	inspect list
 	exits 0 "list goes on"
-	prints "^other .*$2" "and shows why it cannot tell more"
+	prints '^other  .*  other layout$' "and shows the state in a word"
+	says "^gpc-inspect: other: $2" "and why it cannot tell more, behind the table"
+	is "$(grep -c . "$tmp/out")" 2 "in one line of the table"
+	aligned "which has its columns"
+	inspect --json list
+	is "$(value 0/state)" 'other layout' "so has its JSON"
+	like "$(value 0/refused)" "^$2" "with the sentence"
 	sums | cmp -s - "$tmp/before"
 	ok $? "layout $1: no byte has changed, nor a time"
 	inspect rm other

@@ -13,11 +13,12 @@ words=a-label-of-thirty-one-bytes-now
 trace=$tmp/a-trace-in-a-folder-whose-path-is-much-longer-than-a-terminal-is-wide.jsonl
 cp "$small_trace" "$trace"
 
-# What stands in the lines in the end: of what a carriage return begins anew, each part.
+# What stands in the lines in the end: of what a carriage return begins anew, each part.  Messages are sentences, which
+# the terminal breaks.
 fits()	# COLUMNS NAME
 {
 	tr '\r' '\n' <"$tmp/out" | sed "s/$(printf '\033')\[K//g" |
-		LC_ALL=C awk -v most="$1" 'length($0) > most { print length($0) ": " $0 }' >"$tmp/wide"
+		LC_ALL=C awk -v most="$1" 'length($0) > most && !/^gpc-inspect: / { print length($0) ": " $0 }' >"$tmp/wide"
 	test -s "$tmp/out" && ! test -s "$tmp/wide"
 	ok $? "$2 at $1 columns" "$tmp/wide"
 }

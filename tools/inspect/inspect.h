@@ -115,14 +115,17 @@ struct inspect_look {
 	/* seats that no writer has cleared: of processes that are dead or have left */
 	int dead;
 	int writer_stopped; /* as cli_stopped says */
-	/* served, writer stopped, no writer, unused, or the reason why no process could attach */
-	char state[300];
+	/* served, writer stopped, no writer, unused, also with ", closed to this user"; or
+	 * inspect_refusal() */
+	char state[64];
 };
 /* 0, or a negative errno. */
 int inspect_look(const struct inspect *in, const char *name, gpc *c, struct inspect_look *ret);
 /* Does `refused` of gpc_info say only that the cache belongs to another user, or that this place
  * is read-only? */
 bool inspect_is_closed(const struct inspect *in, const char *name, int refused);
+/* A word for a cache that no process could attach to for that. */
+const char *inspect_refusal(int err);
 /* The fields of JSON that list and stat share. */
 void inspect_put_state(json_t *o, const struct inspect_look *l);
 

@@ -43,6 +43,12 @@ static uint64_t pool_bytes(gpc *c, const struct gpc_info *info)
 	return sum;
 }
 
+static void refuse(json_t *row, int err)
+{
+	json_object_set_new(row, "state", out_need(json_string(inspect_refusal(err))));
+	json_object_set_new(row, "refused", out_string(cli_gpc_text(err), 400));
+}
+
 static void describe(const struct inspect *in, const char *name, json_t *row, gpc *c)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
@@ -50,7 +56,7 @@ static void describe(const struct inspect *in, const char *name, json_t *row, gp
 	int r = inspect_look(in, name, c, &look);
 
 	if (r < 0) {
-		json_object_set_new(row, "state", out_string(cli_gpc_text(r), 300));
+		refuse(row, r);
 		return;
 	}
 	set_count(row, "block_tokens", look.info.block_tokens);
@@ -80,8 +86,7 @@ json_t *inspect_caches(const struct inspect *in)
 
 		json_object_set_new(row, "name", out_string(names[i], GPC_MAX_NAME));
 		if (r < 0) {
-			json_object_set_new(row, "state", out_string(cli_gpc_text(r), 400));
-			json_object_set_new(row, "refused", out_string(cli_gpc_text(r), 400));
+			refuse(row, r);
 		} else {
 			describe(in, names[i], row, c);
 			gpc_close(c);
@@ -92,9 +97,23 @@ json_t *inspect_caches(const struct inspect *in)
 	return rows;
 }
 
+/* The table has a word for each cache; why a process cannot attach stands behind it, on standard error. */
 void inspect_show_caches(const json_t *rows)
 {
+	size_t i;
+	json_t *row;
+
 	out_table(columns, ARRAY_SIZE(columns), rows);
+	fflush(stdout);
+	json_array_foreach(rows, i, row)
+	{
+		const char *why = json_string_value(json_object_get(row, "refused"));
+		const char *state = json_string_value(json_object_get(row, "state"));
+
+		/* where the cache is good for others the state says enough */
+		if (why && !strstr(state, "closed to this user"))
+			cli_error("%s: %s", json_string_value(json_object_get(row, "name")), why);
+	}
 }
 
 int inspect_list(struct inspect *in)

@@ -113,7 +113,11 @@ static int take(const struct inspect *in, const char *name, gpc *c, struct sampl
 	s->alive = look.alive;
 	s->dead = look.dead;
 	s->writer_stopped = look.writer_stopped;
-	snprintf(s->state, sizeof(s->state), "%s", look.state);
+	/* there is one line, so it has the sentence */
+	snprintf(s->state, sizeof(s->state), "%s",
+		 look.info.refused && !inspect_is_closed(in, name, look.info.refused)
+			 ? look.info.why
+			 : look.state);
 	s->all = (struct gpc_stats){ .size = sizeof(s->all) };
 	r = gpc_stats_get(c, -1, &s->all);
 	if (r < 0)

@@ -15,6 +15,7 @@
 static const struct column info_columns[] = {
 	{ "cache", "name", SHOW_TEXT },
 	{ "state", "state", SHOW_TEXT },
+	{ "  why", "refused", SHOW_TEXT },
 	{ "writer", "writer_pid", SHOW_TEXT },
 	{ "  generation", "writer_generation", SHOW_TEXT },
 	{ "  since", "writer_since", SHOW_TEXT },
@@ -377,11 +378,13 @@ static void show_memory(const json_t *pools)
 	json_decref(rows);
 }
 
-static void show(const json_t *o)
+static void show(json_t *o)
 {
 	const json_t *pools = json_object_get(o, "pools");
 	const json_t *list = json_object_get(o, "mirrors");
 
+	if (json_is_null(json_object_get(o, "refused")))
+		json_object_del(o, "refused");
 	out_fields(info_columns, ARRAY_SIZE(info_columns), o);
 	putchar('\n');
 	if (inspect_show_behind(json_object_get(o, "eviction_waits")))

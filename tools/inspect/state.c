@@ -29,6 +29,35 @@ bool inspect_is_closed(const struct inspect *in, const char *name, int refused)
 	       (refused == -EACCES && lstat(path, &st) == 0 && st.st_uid != geteuid());
 }
 
+/* A table has a word; the sentence is in `refused`.
+ *
+ *   why no process of this user can attach       the state of the cache
+ *   -------------------------------------------  --------------------------------
+ *   another version of gpc has made it           other layout
+ *   its files are damaged, or no files of it     damaged
+ *   its files are another user's, and closed     where it can be read: served, closed to this user, and so on
+ *                                                else closed
+ *   it is being made or removed                  not there
+ *   another cache has the name by now            replaced
+ *   anything else, as no memory                  unusable */
+const char *inspect_refusal(int err)
+{
+	switch (err) {
+	case -EPROTO:
+		return "other layout";
+	case -EBADMSG:
+		return "damaged";
+	case -EACCES:
+		return "closed";
+	case -ENOENT:
+		return "not there";
+	case -ESTALE:
+		return "replaced";
+	default:
+		return "unusable";
+	}
+}
+
 static void say_state(const struct inspect *in, const char *name, struct inspect_look *l)
 {
 	const char *use = l->info.writer_pid ? l->writer_stopped == 1 ? "writer stopped" : "served"
@@ -40,7 +69,7 @@ static void say_state(const struct inspect *in, const char *name, struct inspect
 	else if (inspect_is_closed(in, name, l->info.refused))
 		snprintf(l->state, sizeof(l->state), "%s, closed to this user", use);
 	else
-		snprintf(l->state, sizeof(l->state), "%s", l->info.why);
+		snprintf(l->state, sizeof(l->state), "%s", inspect_refusal(l->info.refused));
 }
 
 int inspect_look(const struct inspect *in, const char *name, gpc *c, struct inspect_look *ret)
