@@ -369,6 +369,7 @@ t_scripts = \
 	%reldir%/tools/ping.t \
 	%reldir%/tools/set.t \
 	%reldir%/tools/slow.t \
+	%reldir%/tools/reserved.t \
 	%reldir%/tools/release.t \
 	%reldir%/daemon/disk.t \
 	%reldir%/daemon/disk-aside.t \

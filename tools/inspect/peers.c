@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* peers: every seat that is taken, and what its process holds: references, reserved blocks, open
  * sections, transfers and claims, and the age of the oldest.
- * Tests: t/tools/inspect-liars.t t/tools/inspect-peers.t t/tools/behind.t t/tools/inspect-cost.t */
+ * Tests: t/tools/inspect-liars.t t/tools/inspect-peers.t t/tools/reserved.t t/tools/behind.t
+ *   t/tools/inspect-cost.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

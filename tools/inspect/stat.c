@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stat: an overview of one cache: geometry, pools, mirrors, transfers and claims, content,
  * history.
- * Tests: t/tools/stopped-writer.t t/tools/behind.t t/tools/inspect-cost.t t/tools/inspect.t */
+ * Tests: t/tools/reserved.t t/tools/stopped-writer.t t/tools/behind.t t/tools/inspect-cost.t
+ *   t/tools/inspect.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
@@ -43,6 +44,7 @@ static const struct column stat_columns[] = {
 	{ "dying blocks", "dying", SHOW_TEXT },
 	{ "references", "refs", SHOW_TEXT },
 	{ "reserved blocks", "reserved", SHOW_TEXT },
+	{ "  by the steward", "reserved_by_steward", SHOW_TEXT },
 	{ "open sections", "sections", SHOW_TEXT },
 	{ "  oldest", "oldest_section_ns", SHOW_AGE },
 	{ "transfers", "transfers", SHOW_TEXT },
@@ -404,6 +406,21 @@ static void show(json_t *o)
 	out_fields(stat_columns, ARRAY_SIZE(stat_columns), json_object_get(o, "stats"));
 }
 
+/* The sum over the seats counts empty slots of tiers as well, since their steward holds them: as many as the seat of
+ * the steward has in `peers`.  It keeps all tiers, so it is counted once. */
+static void put_steward(json_t *stats, gpc *c)
+{
+	struct gpc_stats st = { .size = sizeof(st) };
+	struct gpc_tier t = { .size = sizeof(t) };
+
+	for (uint32_t i = 0; gpc_tier_get(c, i, &t) >= 0; i++)
+		if (t.steward >= 0) {
+			if (gpc_stats_get(c, t.steward, &st) >= 0)
+				set(stats, "reserved_by_steward", st.reserved);
+			return;
+		}
+}
+
 /* NULL after a message. */
 static json_t *describe(const struct inspect *in, const char *name, gpc *c)
 {
@@ -428,6 +445,7 @@ static json_t *describe(const struct inspect *in, const char *name, gpc *c)
 	waits = inspect_waits(c, st.transfers, st.claims);
 	json_object_set_new(o, "eviction_waits", inspect_behind(c, &look.info));
 	json_object_set_new(o, "stats", describe_stats(&st, waits));
+	put_steward(json_object_get(o, "stats"), c);
 	json_object_update(o, waits);
 	json_decref(waits);
 	return o;
