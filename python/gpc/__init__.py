@@ -6,10 +6,10 @@
     with gpc.attach("demo") as c:
         ...
 
-Keys are bytes, 16 for each: one bytes object of all, a list of them, or any C-contiguous buffer.
-Blocks are ints: a list, or a buffer of int32.  A call that has an `out` returns a list without it, and a
-count with it.  Times are seconds; None is no limit, 0 does not wait.  A call that fails raises gpc.Error.
-The headers and the manual pages of the C calls say the rest, under the same names.
+Keys are bytes, 16 for each: one bytes object of all, a list of them, or any C-contiguous buffer.  Blocks are ints: a
+list, or a buffer of int32.  A call that has an `out` returns a list without it, and a count with it.  Times are
+seconds; None is no limit, 0 does not wait.  A call that fails raises gpc.Error.  The headers and the manual pages of
+the C calls have the details, under the same names.
 """
 
 import atexit as _atexit
@@ -24,5 +24,5 @@ from ._types import Tier as Tier, TiersFile as TiersFile, Transfer as Transfer
 
 __version__ = ".".join(str(part) for part in _gpc.version())
 
-# Threads of the library may call a log that is Python's: they end before the interpreter does.
+# Threads of the library may call a Python log, so they end before the interpreter does.
 _atexit.register(_gpc._close_all)

@@ -16,7 +16,7 @@ class Run(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A key that goes from one block to another; to == -1: nothing to copy or commit."""
+    """A key that goes from one block to another; to == -1: there is nothing to copy or commit."""
     from_: int
     to: int
     key: bytes = bytes(16)
@@ -24,7 +24,7 @@ class Move(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What a key is waiting for: state is CLAIM_MINE, CLAIM_LIVE or CLAIM_PENDING."""
+    """The state of a key that was claimed: CLAIM_MINE, CLAIM_LIVE or CLAIM_PENDING."""
     key: bytes
     state: int
     block: int
@@ -37,7 +37,8 @@ class Claim(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """The checksum of a block's bytes: crc begins with seed.  result of sealed: 0, or -ENODATA: nothing is."""
+    """The checksum of a block's bytes; crc begins with seed.  result of sealed: 0, or -ENODATA where there is no
+    sum."""
     crc: int
     seed: int = 0
     flags: int = 0
@@ -173,8 +174,8 @@ class Stats(NamedTuple):
 
 
 class Histogram(NamedTuple):
-    """How long things took, or had been.  cell[k] counts what was at most first_ns << k and in no cell before; the
-    last one, what was more.  sum is in seconds; blocks and bytes are those of copies."""
+    """How long calls took, or for how long things had been.  cell[k] counts times of at most first_ns << k that are in
+    no cell before; the last one counts longer times.  sum is in seconds; blocks and bytes are those of copies."""
     first_ns: int
     cell: tuple[int, ...]
     count: int
@@ -208,7 +209,7 @@ class Entry(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One numbered change: what is STORED, REMOVED, MOVED, CLEARED or RETURNED."""
+    """One numbered change of a kind: STORED, REMOVED, MOVED, CLEARED or RETURNED."""
     seq: int
     what: int
     tag: int
@@ -234,8 +235,8 @@ class Transfer(NamedTuple):
 
 
 class Tier(NamedTuple):
-    """A tier below RAM, for tools.  state: TIER_DOWN, TIER_UP, TIER_OFF, for wrong bytes, or
-    TIER_STOPPED, whose steward takes no questions."""
+    """A tier below RAM, for tools.  state: TIER_DOWN, TIER_UP, TIER_OFF for wrong bytes, or TIER_STOPPED if its steward
+    takes no questions."""
     kind: int
     pool: int
     steward: int
@@ -274,7 +275,7 @@ class Tier(NamedTuple):
 
 
 class TiersFile(NamedTuple):
-    """What a file of a tier says of itself."""
+    """The entries of the head of a tier's file."""
     has_secret: int
     blocks: int
     block_bytes: int

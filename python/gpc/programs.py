@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/wheel.t
-"""gpcd, gpc-inspect and gpc-replay of a wheel: they lie in the folder bin beside this file, and the commands that pip makes
-become them.  So a command is one process, which has the tool's name and takes its signals."""
+"""gpcd, gpc-inspect and gpc-replay of a wheel.  They lie in the folder bin beside this file, and the commands that pip
+makes exec them.  So a command is one process, which has the tool's name and takes its signals."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import sys
 
 def _become(name):
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", name)
-    for one in (signal.SIGPIPE, signal.SIGXFSZ):         # which Python ignores, and an exec does not undo that
+    for one in (signal.SIGPIPE, signal.SIGXFSZ):         # Python ignores this signal, and an exec does not undo that
         signal.signal(one, signal.SIG_DFL)
     try:
         os.execv(path, sys.argv)

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/lmcache-adapter.t
-"""What gpc.vllm, gpc.sglang and gpc.lmcache share.  It imports no engine."""
+"""The modules that gpc.vllm, gpc.sglang and gpc.lmcache share.  They import no engine."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-below.t t/python/store-below.t t/python/vllm-hints.t
-"""Tiers below RAM, as an engine sees them: which keys they have, and keys that they are asked for.
+"""Tiers below RAM, as an engine sees them: which keys they have, and keys that an engine asks them for.
 
-The index knows what a disk has, and what this machine has put into a store or found there.  Of a store that other machines
-fill, only a question tells more.  A question (gpc_prefetch) holds nothing: what comes of it is in the index.  Threads ask
-it, THREADS at a time, so a scheduler's step waits for no tier.
+The index knows which keys a disk has, and which ones this machine has put into a store or found there.  Other machines
+may fill a store, and then only a question tells more.  A question (gpc_prefetch) holds nothing: its results are in the
+index.  Threads ask it, THREADS at a time, so a scheduler's step waits for no tier.
 
     a question                              of its keys is told          its end
     none is asked: nothing is below         MISS, at once
@@ -14,12 +14,12 @@ it, THREADS at a time, so a scheduler's step waits for no tier.
     all came                                HIT                          answered
     the tiers have no more of it            HIT, then MISS               answered
     its deadline has passed                 HIT, then MISS               the tiers leave it then, too; its thread ends it
-    the steward of the tiers has ended       HIT, then MISS               answered; the next look finds no tier
+    the steward of the tiers has ended      HIT, then MISS               answered; the next look finds no tier
     its request has ended                   nobody asks                  it is not begun, or ends as ever
     the cache is closed                     nobody asks                  by its deadline, before the handle goes
 
-A tier that brought nothing by the deadline of a question is late, and nobody waits for it: one question of one key goes
-there now and then, with nobody behind it, and its answer ends that.
+A tier that brought nothing by the deadline of a question is late, and no request waits for it.  Now and then one
+question of one key goes to it, for no request.  An answer to that question ends the lateness.
 
     a tier           a question of its keys
     prompt           is asked
@@ -42,18 +42,19 @@ THREADS = 3                      # of the four questions that a handle has under
 LOOK = 0.5                       # seconds between looks at which tiers there are
 PAUSE, MOST_PAUSE = 1.0, 30.0    # seconds until a late tier is tried again
 _FULL = 0.002                    # seconds until a question is tried again where four are under way
-_END = 0.01                      # seconds before a deadline that count as behind it: the steward has it, too
+_END = 0.01  # seconds before a deadline that count as after it, since the steward has the same deadline
 _KINDS = {gpc.DISK: DISK, gpc.REMOTE: STORE}
 
 
 class Question:
-    """About the keys of one prompt, in its order.  sources: where the index has each; None: only a store can tell."""
+    """A question about the keys of one prompt, in its order.  sources: where the index has each key; None: only a store
+    can tell."""
     __slots__ = ("raw", "sources", "since", "until", "over", "done", "got", "ended", "holes", "probe")
 
     def __init__(self, raw, sources, since, until, holes=False, probe=None):
         self.raw, self.sources, self.since, self.until = raw, sources, since, until
-        self.over = False        # nobody is interested any more
-        self.done = False        # it has its answer, and `got` first keys are in RAM, or were
+        self.over = False        # no request wants it any more
+        self.done = False        # it has its answer; its first `got` keys are in RAM, or were
         self.got, self.ended, self.holes, self.probe = 0, None, holes, probe
 
     def is_open(self, now):
@@ -62,7 +63,7 @@ class Question:
 
 class Below:
     def __init__(self, cache, pool, ms, clock=time.monotonic):
-        """pool: where it is brought to.  ms: of a question's deadline; 0: nothing is asked."""
+        """pool: the pool that blocks are brought to.  ms: the deadline of a question; 0: no question is asked."""
         self.c, self.pool, self.seconds, self.clock = cache, pool, ms / 1000, clock
         self.space = cache.pool_get(pool).space
         self.mask, self.stores, self.of_pool, self.space_of, self.stewards, self.kinds = 0, 0, {}, {}, frozenset(), frozenset()
@@ -72,10 +73,10 @@ class Below:
         self.looked = None
         self.look()
 
-    # ---- which tiers there are ----
+    # ---- the tiers that there are ----
 
     def look(self):
-        """Now and then: a tier may come and go while an engine runs."""
+        """Looks now and then: a tier may come and go while an engine runs."""
         now = self.clock()
         if not self.seconds or self.looked is not None and now - self.looked < LOOK:
             return
@@ -93,7 +94,7 @@ class Below:
             of_pool[self.pool] = RAM
         self.space_of, self.of_pool, self.stewards, self.kinds = space_of, of_pool, frozenset(stewards), frozenset(of_pool.values()) - {RAM}
         self.stores = sum(1 << space_of[p] for p in space_of if of_pool[p] is STORE)
-        self.mask = mask         # last: who sees it sees the others
+        self.mask = mask         # stored last: a thread that sees it sees the others
 
     def _tier(self, i):
         try:
@@ -102,8 +103,8 @@ class Below:
             return None
 
     def sources(self, raw, ram=True):
-        """Where the index has each key; None: nowhere.  ram: False to pass over what is in RAM.  A disk is before a store, as
-        it is for the steward, whatever their spaces are."""
+        """Where the index has each key; None: nowhere.  ram: False to pass over keys in RAM.  A disk comes before a
+        store, as it does for the steward, whatever their spaces are."""
         mask = self.mask if ram else self.mask & ~(1 << self.space)
         out = self._found(raw, mask & ~self.stores)
         if None in out and mask & self.stores:
@@ -117,20 +118,20 @@ class Below:
         return [of.get(gpc.POOL(b)) if b >= 0 else None for b in self.c.lookup(raw, spaces=mask, flags=gpc.QUIET)]
 
     def where(self, raw):
-        """The same for who waits: None as well where nobody waits for that tier."""
+        """The same for a request that waits: None also where requests do not wait for that tier."""
         return [None if s is None or s is not RAM and not self._is_prompt(s, raw[16 * i:]) else s
                 for i, s in enumerate(self.sources(raw))]
 
     def may_learn(self, raw):
-        """May a store have what the index does not know of?"""
+        """May a store have keys that the index does not know of?"""
         return STORE in self.kinds and self._is_prompt(STORE, raw)
 
     def pools(self):
-        """Of the tiers."""
+        """The pools of the tiers."""
         return [p for p in self.of_pool if p != self.pool]
 
     def tiers_of(self, raw):
-        """All places where each key is: sets."""
+        """For each key the set of all its places."""
         ram = self.c.lookup(raw, spaces=1 << self.space, flags=gpc.QUIET)
         out = [{RAM} if b >= 0 else set() for b in ram]
         for pool, kind in self.of_pool.items():
@@ -159,7 +160,7 @@ class Below:
     # ---- late tiers ----
 
     def _is_prompt(self, kind, raw):
-        """Else it may be tried, with the first of these keys."""
+        """If it is late, it may be tried, with the first of these keys."""
         late = self.late.get(kind)
         if late is None:
             return True
@@ -170,7 +171,8 @@ class Below:
         return False
 
     def _judge(self, q, at, now):
-        """at: the key that it stopped at.  A tier has answered what it has brought, and what it has not in time."""
+        """Notes the answer of a question.  at: the key that it stopped at.  A tier has answered if it has brought keys,
+        or has said in time that it lacks that key."""
         here = set(q.sources[:at])
         stopped = (q.sources[at] or STORE) if at < len(q.sources) else None
         with self.lock:
@@ -190,8 +192,8 @@ class Below:
     # ---- asking ----
 
     def ask(self, raw, sources, until, holes=False):
-        """The keys that these sources are of.  holes: each by itself, so what follows one that is nowhere is asked for as
-        well.  A thread asks."""
+        """Asks for the keys that these sources belong to.  holes: each key by itself, so keys after one that is nowhere
+        are asked for as well.  A thread asks."""
         self.counts["asked"] += 1
         return self._begin(Question(bytes(raw[:16 * len(sources)]), sources, self.clock(), until, holes))
 
@@ -204,18 +206,18 @@ class Below:
         return q
 
     def wait(self, raw, sources, until, holes=False):
-        """The same, by this thread, which may wait.  How many of the first keys came."""
+        """The same in this thread, which may wait.  Returns how many of the first keys came."""
         self.counts["asked"] += 1
         q = Question(bytes(raw[:16 * len(sources)]), sources, self.clock(), until, holes)
         self._answer(q)
         return q.got
 
     def hint(self, raw):
-        """They will be wanted: asked for without a deadline, at once, and not waited for.  How many of the first ones are in RAM
-        now; None: not asked."""
+        """These keys will be wanted: they are asked for without a deadline, at once, and not waited for.  Returns how
+        many of the first ones are in RAM now; None: not asked."""
         try:
             return self.c.prefetch(self.pool, raw, timeout=0)
-        except gpc.Error as e:           # four are under way, or nobody keeps the tiers
+        except gpc.Error as e:           # four questions are under way, or no process keeps the tiers
             log.debug("gpc: prefetch: %s", e)
             return None
 
@@ -254,7 +256,7 @@ class Below:
         return at
 
     def stop(self):
-        """The handle may be closed then."""
+        """The handle may be closed after that."""
         while True:
             try:
                 q = self.queue.get_nowait()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/sglang-storage.t
-"""Bytes at addresses: what an object of an engine is, and what lies in a slot.
+"""Bytes at addresses: the bytes of an engine's object, and the bytes in a slot.
 
-An object is a list of (address, bytes).  It is cut into pieces that fit into a slot, which has its bytes and, where the
-piece is shorter, whatever it had.  The cache keeps what is known of a slot (gpc_seal): the sum of all of its bytes, which
-begins with a word of the cache's layout, and the bytes of the object.  Both go along to a disk or a store.  A slot is sealed
-behind its bytes, so one whose store was cut off never verifies.
+An object is a list of (address, bytes).  It is cut into pieces that fit into a slot.  Where a piece is shorter than the
+slot, the rest keeps its old bytes.  The cache keeps two facts of a slot (gpc_seal): the sum of all of its bytes, and
+the number of the object's bytes.  The sum begins with a word of the cache's layout.  Both go along to a disk or a
+store.  A slot is sealed after its bytes are written, so a slot whose store was cut off never verifies.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ import gpc
 
 
 def address_of(buffer):
-    """(what keeps it, [(address, bytes)]) of a writable buffer, and of a copy of another one."""
+    """(the object to keep alive, [(address, bytes)]) of a writable buffer, or of a copy of any other one."""
     view = memoryview(buffer)            # of any format: no cast, which refuses those of ctypes
     if view.readonly:
         view = memoryview(bytearray(view.tobytes()))
@@ -27,7 +27,7 @@ def size_of(parts):
 
 
 def copy(to, source):
-    """Fill the one list of parts from the other, which has as many bytes.  Threads run meanwhile."""
+    """Fills the one list of parts from the other, which has as many bytes.  Other threads run meanwhile."""
     to, source = [list(p) for p in reversed(to)], [list(p) for p in reversed(source)]
     while to and source:
         n = min(to[-1][1], source[-1][1])
@@ -47,7 +47,7 @@ class Slots:
         (run,) = cache.pool_runs(pool)
         self.base, self.stride, self.room = self.part.address + run.offset, run.slot_stride, run.bytes
         self.first = gpc.BLOCK(pool, 0)
-        self.seed = int.from_bytes(cache.info().layout[:4], "little") | 1    # 0 is of nothing
+        self.seed = int.from_bytes(cache.info().layout[:4], "little") | 1    # 0 stands for no object
         cache.pool_seed(pool, 0, self.seed)
 
     def pieces(self, total):
@@ -61,7 +61,7 @@ class Slots:
         return gpc.crc32c((ctypes.c_char * self.room).from_address(self.base + slot * self.stride), self.seed)
 
     def seal(self, slots, keys, total):
-        """Of all pieces of an object, behind their bytes."""
+        """Seals all pieces of an object, after their bytes were written."""
         flags = 0 if self.checksum else gpc.SEAL_UNSUMMED
         self.c.seal([self.first + s for s in slots], keys,
                     [gpc.Sum(self._sum(s) if self.checksum else 0, self.seed, flags, 0, total) for s in slots])
@@ -71,7 +71,7 @@ class Slots:
         return s
 
     def total(self, slot, key):
-        """Bytes of the object that this slot has a piece of; -1: not of that key."""
+        """The size of the object that this slot has a piece of; -1: the slot is not of that key."""
         s = self._sealed(slot, key)
         return s.word if not s.result and s.seed == self.seed and s.word < 1 << 50 else -1
 

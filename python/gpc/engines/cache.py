@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-seen.t t/python/vllm-gpcd.t t/python/vllm-register.t t/python/tiers.t
 #   t/python/vllm-manager.t
-"""The cache of some engines, made by the first one."""
+"""The cache that some engines share; the first engine makes it."""
 
 import errno
 import logging
@@ -16,25 +16,26 @@ from .wants import Wants
 POOL = 0                         # ram_blocks of create
 _PAGE = 4096
 _TRANSIT = 64                    # slots that create adds to a pool of RAM
-_OFFERED, _MOST_OFFERS = 64000, 1 << 22        # chunks whose offers are counted, and offers, of 43 bytes each
+_OFFERED, _MOST_OFFERS = 64000, 1 << 22        # chunks whose offers are counted, and offers; 43 bytes each
 _OF_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EROFS)
-_STOCK_SHARE = 64                # a stock has at most one in so many slots: nothing is found in them
+_STOCK_SHARE = 64                # a stock holds at most one slot of so many, since a stock's slots hold no keys
 
 
 def _pass_on(log):
-    """What the library says: of a cache that is served here nobody else says it."""
+    """The library's log: no other process reports on a cache that is served here."""
     def hear(level, text):
         log.log(logging.ERROR if level < 4 else logging.WARNING if level == 4 else logging.DEBUG, "gpc: %s", text)
     return hear
 
 
 def _stride(slot_bytes):
-    """Images begin where a disk is read to, and a GPU reads fast."""
+    """Images begin at addresses from which a disk and a GPU can read fast."""
     return -(-slot_bytes // _PAGE) * _PAGE
 
 
 def _runs(slot_bytes, sums, slots):
-    """Each part of the image by itself, slot after slot: what one rank copies, and registers, lies together."""
+    """Each part of the image lies by itself, slot after slot, so the memory that one rank copies and registers is in
+    one piece."""
     part = slot_bytes // sums
     return [gpc.Run(bytes=part, offset=i * slots * _stride(part), slot_stride=_stride(part)) for i in range(sums)]
 
@@ -78,10 +79,11 @@ def _attach(name, conf, layout, label, timeout, hear):
 
 
 def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums):
-    """And whether this process has made it."""
+    """Returns also whether this process has made it."""
     try:
         return _attach(name, conf, layout, label, 0, hear), False
-    except (gpc.NotFound, gpc.Again, gpc.TimedOut):     # there is none, or somebody makes it: create waits for that
+    # there is none, or another process is making it: create waits for that
+    except (gpc.NotFound, gpc.Again, gpc.TimedOut):
         pass
     try:
         c = _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums)
@@ -96,8 +98,8 @@ _NO_FINGERPRINT = "no fingerprint"
 
 
 def _what_differs(name, conf, words):
-    """In the words of the two fingerprints, where the cache has kept its own.  gpc.Error: it has no fingerprint for us,
-    being one of another gpc."""
+    """Compares by the words of the two fingerprints, if the cache has kept its own.  gpc.Error: it has no fingerprint
+    for us, since another version of gpc made it."""
     with gpc.attach(name, dir=conf.dir or None, timeout=0) as c:
         if not any(c.info().layout):
             return _NO_FINGERPRINT
@@ -139,7 +141,7 @@ def slot_stride(c):
 
 
 def slots_of(c):
-    """All of them, transit included.  pool_memory, which says it too, reads all of /proc/self/smaps."""
+    """Bytes of all slots, transit included.  pool_memory gives them too, but reads all of /proc/self/smaps."""
     p = c.pool_get(POOL)
     return p.blocks + p.transit
 
@@ -163,8 +165,9 @@ def _compare_size(c, name, conf, log):
 
 
 def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=None, sums=1):
-    """Attach, or make it.  Engines that start at once get one cache; its size is that of the first one.  words: those
-    of the fingerprint (words.py), to say what differs.  sums: parts of an image, each with one."""
+    """Attaches to the cache, or makes it.  Engines that start at once get one cache, whose size is that of the first
+    one.  words: those of the fingerprint (words.py), which name the differences.  sums: the number of parts of an
+    image; each part has a sum."""
     hear = _pass_on(log)
     wants = Wants(layout, slot_bytes, block_tokens, sums, _slots(conf, sums * _stride(slot_bytes // sums)),
                   getattr(conf, "keep_tokens", False))
@@ -183,7 +186,7 @@ def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=N
         except (gpc.Error, ConfigError):
             alone = made and c.info().peers <= 1
             c.close()
-            if alone:            # nobody was told of it, and the next one makes it as it is to be
+            if alone:            # no process was told of it, and the next one makes it anew
                 gpc.unlink(name, dir=conf.dir or None)
             raise
     return c
@@ -193,7 +196,7 @@ _stewards = {}                    # id of a cache -> that of its tiers
 
 
 def close_cache(c):
-    """What open_cache has returned, with the tiers that this process keeps of it: while it serves still."""
+    """The cache that open_cache has returned, and the tiers that this process keeps of it, as long as it serves."""
     steward = _stewards.pop(id(c), None)
     if steward:
         steward.close()

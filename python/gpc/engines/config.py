@@ -12,7 +12,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class Key:
-    """One key.  least and most are limits of a number, or of the length of a text; one_of are all its values."""
+    """One key.  least and most are limits of a number, or of the length of a text; one_of has all its values."""
     kind: type
     default: object = None
     least: int = 0
@@ -30,7 +30,7 @@ class Text(str):
         return self
 
 
-# Keys that each engine has: [engines] of a file has those of them that gpcd has not.
+# Keys that each engine has: [engines] of a file has those of them that gpcd lacks.
 COMMON = ("gpc_bytes", "gpc_weights", "gpc_stock", "gpc_checksum", "gpc_tag", "gpc_serve", "gpc_max_peers", "gpc_attach_ms",
           "gpc_free_target", "gpc_max_blocks")
 _RIVALS = (("gpc_disk_bytes", "gpc_disk_blocks"),)
@@ -41,7 +41,7 @@ _SHIFT = {"": 0, "k": 10, "K": 10, "M": 20, "G": 30}
 
 
 def _number(text):
-    """As gpcd reads it: with k, M or G for powers of 1024.  None: it is none."""
+    """A number as gpcd reads it: with k, M or G for powers of 1024.  None: it is no number."""
     m = re.fullmatch("([0-9]+)([kKMG]?)", text)
     return m and int(m[1]) << _SHIFT[m[2]]
 
@@ -67,7 +67,7 @@ def _check(name, key, value):
 
 
 def _with_file(keys, extra, engine):
-    """What stands in the engine's own configuration beats the file, with what it excludes."""
+    """Keys of the engine's own configuration beat those of the file, together with the keys that they exclude."""
     path = _check("gpc_config", keys["gpc_config"], extra["gpc_config"])
     if not path:
         return extra
@@ -81,7 +81,7 @@ def _with_file(keys, extra, engine):
 
 
 def read(into, keys, extra, engine=""):
-    """An attribute of `into` for each key, without the prefix gpc_.  Keys of others have no such prefix."""
+    """Sets an attribute of `into` for each key, without the prefix gpc_.  Other keys have no such prefix."""
     for name in extra:
         if name.startswith("gpc_") and name not in keys:
             raise ConfigError(f"{name}: there is no such key; there are {', '.join(keys)}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/tiers.t
-"""The file that gpc_config names: keys of all engines, and of gpcd, which reads the same by --config (gpcd(8),
-CONFIGURATION FILE).  tools/daemon/config.c refuses what is refused here."""
+"""The file that gpc_config names: keys of all engines, and of gpcd.  gpcd reads the same file by --config (gpcd(8),
+CONFIGURATION FILE), and tools/daemon/config.c refuses the same files."""
 
 import configparser
 import re
@@ -12,7 +12,7 @@ from .keys import TIERS
 ENGINES = ("vllm", "sglang", "lmcache")
 SECTIONS = ("gpc", "gpcd", "engines") + ENGINES
 SHARED = ("gpc_name", "gpc_dir", *TIERS)         # of [gpc], which gpcd takes as well
-MOST_LINE = 198                                  # bytes: of the library that gpcd reads it by
+MOST_LINE = 198                                  # bytes: the limit of the library by which gpcd reads it
 _MOST = 1 << 20
 _PATHS = ("gpc_dir", "gpc_disk", "gpc_key_file", "gpc_version_file")
 
@@ -32,7 +32,7 @@ def _load(path):
 
 
 def _scan(path, text, mine):
-    """The line of each (section, key), after a look at the form of each line.  mine: sections that are read here."""
+    """The line of each (section, key); the form of each line is checked first.  mine: sections that are read here."""
     section, lines, after_value = "", {}, False
     for n, line in enumerate(text.split("\n"), 1):
         def refuse(why, n=n):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/tiers.t
-"""The keys that say which tiers below RAM a cache has: those of gpcd, with gpc_ in front and _ for each hyphen."""
+"""The keys that configure the tiers below RAM of a cache: those of gpcd, with gpc_ in front and _ for each hyphen."""
 
 from .config import Key
 

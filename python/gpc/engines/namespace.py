@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-namespace.t t/python/sglang-storage.t
-"""A namespace: which state of the model's weights this engine's KV is of.  It goes into every key as a salt, so engines
-of one cache find what has their namespace, and nothing else.
+"""A namespace names the state of the model's weights that this engine's KV belongs to.  It goes into every key as a
+salt, so engines of one cache find only blocks of their own namespace.
 
     when                              with gpc_version_file         without
     start                             its content's                 that of the weights' files: no salt
@@ -48,7 +48,7 @@ def _version(path, log):
 
 class Namespace:
     def __init__(self, path, log, unshared="", random=lambda: os.urandom(SALT)):
-        """unshared: why nobody else has this engine's KV, or nothing."""
+        """unshared: the reason why no other engine has this engine's KV, or nothing."""
         self.path, self.log, self.random = path, log, random
         version = _version(path, log)
         self.salt = salt_of(b"version", version) if version else b""
@@ -58,7 +58,7 @@ class Namespace:
                         "says of which engines the KV is the same", unshared)
 
     def reset(self):
-        """What is stored from now on is of other weights.  In words: what those are."""
+        """KV that is stored from now on belongs to other weights.  Returns their description in words."""
         version, was = _version(self.path, self.log), self.salt
         self.salt = salt_of(b"version", version) if version else self.random()
         if not version:
@@ -67,5 +67,5 @@ class Namespace:
 
     @property
     def text(self):
-        """For those who tell keys apart by words: routers."""
+        """The name for routers, which tell keys apart by words."""
         return self.salt.hex()

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-manager.t
-"""From a finished store to a live key, without a wait: publishes are submitted, and their answers are looked at in
-later steps."""
+"""Turns a finished store into a live key without a wait: publishes are submitted, and later steps look at their
+answers."""
 
 import array
 import time
 
 import gpc
 
-_STALE = 1.0                     # seconds after which nobody is kept stepping for an answer
+_STALE = 1.0                     # seconds after which no engine steps on just for an answer
 
 
 class _Sent:
@@ -25,10 +25,11 @@ class Publisher:
         self.sent = []
 
     def publish(self, group, keys, blocks, parents, root=None, tokens=None, import_keys=None, since=0):
-        """keys in the order of the prompt, with the key before each, or None for no parent: then it is root, if there is
-        one.  tokens: of all blocks, as the cache keeps them.  What it returns has the answers, in resident, when it
-        is done; None: not submitted, and the blocks are released.  import_keys: what else than the publisher's
-        makes gpc keys of these.  since: drops() of before what they were computed from was looked for."""
+        """Publishes.  keys: in the order of the prompt, each with the key before it, or with None for no parent; then
+        its parent is root, if there is one.  tokens: those of all blocks, which the cache keeps.  The result has the
+        answers, in resident, when it is done.  None: the publish was not submitted, and the blocks are released.
+        import_keys: a function that makes gpc keys of these, if it is not the publisher's own.  since: the count of
+        drops() before the search for the blocks that these were computed from."""
         import_keys = import_keys or self.import_keys
         chain = None
         if self.groups.get(group, False):
@@ -54,8 +55,8 @@ class Publisher:
         return self.sent[-1]
 
     def collect(self, timeout=0, last=None):
-        """Look at answers, in order.  What is refused, or live already elsewhere, is still reserved.  last: the ticket of
-        the last one that is known to be there."""
+        """Looks at answers, in order.  A block that was refused, or whose key is already live elsewhere, is still
+        reserved.  last: the ticket of the last answer that is known to have come."""
         while self.sent and (last is None or self.sent[0].ticket <= last):
             s = self.sent[0]
             try:

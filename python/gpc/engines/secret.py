@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/tiers.t
-"""The file of the secret that keys are hashed with: gpc_key_file.  As tools/daemon/key.c has it: it is made beside its name
-and gets the name when all of it is on the disk; two that make it at a time have one.  That file has the table of what is made,
-taken and refused."""
+"""The file of the secret that keys are hashed with: gpc_key_file.  It works as in tools/daemon/key.c: the file is made
+beside its name, and gets the name when all of it is on the disk.  Two processes that make it at the same time get one
+file.  key.c has the table of the files that are made, taken and refused."""
 
 import os
 import re
@@ -58,7 +58,7 @@ def _make(path, secret):
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
-        return                           # who may write there need not read it
+        return                           # a user who may write there need not be able to read it
     try:
         os.fsync(fd)
     finally:
@@ -71,7 +71,7 @@ def _cannot(path, e):
 
 
 def read_key(path):
-    """16 bytes of the file, or None: there is none."""
+    """16 bytes of the file; None if there is none."""
     path = os.path.abspath(path)
     try:
         return _read(path)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/store-below.t t/python/long-prompts.t t/python/lmcache-adapter.t
 #   t/python/vllm-figures.t t/python/sglang-storage.t
-"""Objects under digests, in a cache: what an engine's storage backend does.  Any thread may call it.
+"""Objects under digests, in a cache, for the storage backends of engines.  Any thread may call it.
 
-A digest has 32 bytes.  An object has one piece or more (bytes.py), each under a key of its own, of the digest and the
-number of the piece.  It is there when all of them are.
+A digest has 32 bytes.  An object has one piece or more (bytes.py).  Each piece has a key of its own, made of the digest
+and the number of the piece.  An object is there when all its pieces are.
 
-Where an object is, and what is said of it (below.py says what becomes of a question):
+The place of an object decides the answer (below.py has the states of a question):
 
     an object                        exists                     get, and pin with a deadline
     in RAM                           True                       at once
@@ -16,8 +16,8 @@ Where an object is, and what is said of it (below.py says what becomes of a ques
     of a tier that is late           False                      no wait
     bytes of another key             False, dropped             not loaded, dropped
 
-A call has gpc_below_ms for all of its objects together.  It is made by threads of the engine that load and look ahead,
-and never by its scheduler.
+A call has gpc_below_ms for all of its objects together.  Threads of the engine that load and look ahead make such
+calls, and its scheduler never does.
 """
 
 import logging
@@ -34,16 +34,16 @@ from .publisher import Publisher
 log = logging.getLogger("gpc")
 
 _MOST = 4096                     # blocks of one publish
-_PART = 8                        # a call holds one of so many parts of the pool, of what it has brought
-_MS = 1000                       # of gpc_below_ms, where an engine's configuration has none
-_LOOKED = 65536                  # objects that somebody has looked for in vain
+_PART = 8                        # a call holds one of so many parts of the pool, for the objects that it has brought
+_MS = 1000                       # default of gpc_below_ms
+_LOOKED = 65536                  # objects that were looked for in vain
 FLAT, CHAINED = 0, 1             # the publisher's groups
 
 
 class Store:
     def __init__(self, cache, conf):
-        """conf: its tag, checksum, wait_ms, how long a store may wait for room and for the writer, and below_ms, how long a
-        load may wait for tiers below RAM."""
+        """conf: its tag, its checksum, and three times.  wait_ms: how long a store may wait for room and for the
+        writer.  below_ms: how long a load may wait for tiers below RAM."""
         self.c, self.conf = cache, conf
         self.slots = Slots(cache, POOL, conf.checksum)
         self.below = Below(cache, POOL, getattr(conf, "below_ms", _MS))
@@ -52,7 +52,7 @@ class Store:
                                      "duplicate", "refused", "no_room"), 0)
         self.publisher = Publisher(cache, conf, {FLAT: False, CHAINED: True}, self.counts, self._keys)
         self.publishing = threading.Lock()       # the publisher's list
-        self.looking = threading.Lock()  # of what follows
+        self.looking = threading.Lock()  # guards the fields below
         self.looked = OrderedDict()      # digest -> drops() of before the first question that did not find it
 
     def _keys(self, names):
@@ -61,16 +61,16 @@ class Store:
     # ---- finding ----
 
     def keys_of(self, digest, size):
-        """The keys in the cache of an object of so many bytes."""
+        """The keys in the cache of an object of that many bytes."""
         return _cut(self._keys([_name(digest, i) for i in range(self.slots.pieces(size))]))
 
     def touch(self, digests):
-        """They are as recent as after a lookup."""
+        """Makes them as recent as a lookup does."""
         self.release(self.pin(digests, False))
 
     def pin(self, digests, counts=True, until=None):
-        """For each one its blocks, all referenced, or None.  counts: it is a question; else a use alone, as a store asks.
-        until: what is below RAM is waited for."""
+        """For each one its blocks, all referenced, or None.  counts: it is a question that statistics count; else only
+        a use, as a store makes.  until: the end of the wait for blocks below RAM."""
         if not counts:
             return self._pin(digests, gpc.REF | gpc.TOUCH)
         pinned, question = self.ask(digests)
@@ -80,10 +80,10 @@ class Store:
         return pinned
 
     def ask(self, digests):
-        """(for each one its blocks, or None; what answered() wants): a question, whose answer may come later."""
+        """(for each one its blocks, or None; the argument of answered()): a question, whose answer may come later."""
         since = self.c.drops()
         self.below.look()
-        later = bool(self.below.mask)    # the library counts it when it has its answer
+        later = bool(self.below.mask)    # the library counts the question when it has its answer
         return self._pin(digests, gpc.REF | gpc.TOUCH if later else gpc.REF), (since, later)
 
     def answered(self, digests, pinned, question):
@@ -103,13 +103,14 @@ class Store:
                 for i, (d, b) in enumerate(zip(digests, first))]
 
     def _from_below(self, source, hits):
-        """Of those that are counted in RAM when the question has its answer."""
+        """Counts hits as those of this tier; answered() had counted them as those of RAM."""
         self.counts["hits_" + source] += hits
         self.counts["hits_ram"] -= hits
         self.c.hits_add(**{source: hits})
 
     def _remember(self, missed, since):
-        """Who asks for a prompt computes what is not there, from what is: the store of it says since when."""
+        """An engine that asks for a prompt computes the missing part from the part that is there.  The store of that
+        part passes on the count of drops() before the question."""
         with self.looking:
             for d in missed:
                 self.looked.setdefault(d, since)
@@ -117,18 +118,18 @@ class Store:
                 self.looked.popitem(False)
 
     def _since(self, digests):
-        """Of the first question for any of these; 0: nobody has asked."""
+        """drops() before the first question for any of these; 0: there was none."""
         with self.looking:
             return min(filter(None, [self.looked.pop(d, 0) for d in digests]), default=0)
 
     # ---- below RAM ----
 
     def deadline(self):
-        """Of what a call waits for, if it begins now."""
+        """The end of the time that a call waits, if it begins now."""
         return self.below.clock() + self.below.seconds
 
     def may_bring(self, digests, pinned):
-        """Is there any use in waiting for those that are missing?"""
+        """Is there any use in waiting for the missing ones?"""
         self.below.look()
         missing = [_name(d, 0) for d, p in zip(digests, pinned) if p is None]
         if not self.below.mask or not missing:
@@ -137,7 +138,7 @@ class Store:
         return any(self.below.where(raw)) or self.below.may_learn(raw)
 
     def bring(self, digests, pinned, until):
-        """Those that are missing, to RAM, and pinned."""
+        """Brings the missing ones to RAM, and pins them."""
         if not self.may_bring(digests, pinned):
             return
         missing = [i for i, p in enumerate(pinned) if p is None]
@@ -155,7 +156,7 @@ class Store:
                 self._from_below(s or STORE, 1)
 
     def _exist(self, digests, found):
-        """Of what RAM does not have: found[i] becomes True where a tier has it."""
+        """For objects that RAM does not have: found[i] becomes True where a tier has it."""
         self.below.look()
         missing = [i for i, there in enumerate(found) if not there]
         if not self.below.mask or not missing:
@@ -166,12 +167,13 @@ class Store:
             where = self._learn(raw, where)
         for i, k, s in zip(missing, raw, where):
             found[i] = s is not None and (s is not RAM or self._is_in_pieces(digests[i], k))
-            if found[i]:                 # it is brought, and told, by the load that follows
+            if found[i]:                 # the load that follows brings and counts it
                 self.counts["hits"] += 1
                 self.counts["hits_" + s] += 1
 
     def _learn(self, raw, where):
-        """A store is asked for what the index does not know, up to the first one that it does not have either."""
+        """Asks a store for the keys that the index does not know, up to the first one that the store does not have
+        either."""
         until, unknown = self.deadline(), [i for i, s in enumerate(where) if s is None]
         for at in range(0, len(unknown), self.part):
             part = unknown[at:at + self.part]
@@ -183,7 +185,7 @@ class Store:
         return where
 
     def _is_in_pieces(self, digest, key):
-        """Its first piece is in RAM, and others were not: are these below?"""
+        """Its first piece is in RAM, and other pieces were not: are these below?"""
         (block,) = self.c.lookup(key, flags=gpc.REF | gpc.TOUCH)
         if block < 0:
             return True                  # it has gone meanwhile
@@ -194,7 +196,7 @@ class Store:
         return n > 1 and None not in self.below.where(self._keys([_name(digest, i) for i in range(1, n)]))
 
     def _ask_ahead(self, digests):
-        """They come while those before them are copied."""
+        """Asks for them, so that they come while those before them are copied."""
         if not self.below.mask or not digests:
             return
         raw = self._keys([_name(d, 0) for d in digests])
@@ -242,8 +244,8 @@ class Store:
     # ---- loading ----
 
     def get(self, digests, targets):
-        """Copy each object to the parts of its target; True where that was done.  A target is untouched otherwise.  Those
-        that are in RAM are copied, and let go, before others come from below: so these have room."""
+        """Copies each object to the parts of its target; True where that was done.  A target is untouched otherwise.
+        Objects in RAM are copied and let go before others come from below, so that these have room."""
         until, done, spoiled = self.deadline(), [], []
         try:
             for at in range(0, len(digests), self.part):
@@ -254,14 +256,14 @@ class Store:
                     done += [p is not None and self._load(d, p, t, spoiled) for d, p, t in zip(some, pinned, to)]
                 finally:
                     self.release([None if any(p is blocks for _, blocks, _ in spoiled) else p for p in pinned])
-        finally:                         # behind the last part: where the pool takes no gaps, what follows them goes as well
+        finally:  # after its last part: where the pool takes no gaps, objects that follow go as well
             for digest, blocks, bad in spoiled:
                 self._bad(digest, bad)
                 self.release([blocks])
         return done
 
     def size(self, digest, blocks):
-        """Bytes of an object that is pinned."""
+        """The bytes of a pinned object."""
         return self.slots.total(gpc.SLOT(blocks[0]), self._keys([_name(digest, 0)]))
 
     def _load(self, digest, blocks, target, spoiled):
@@ -280,8 +282,8 @@ class Store:
         return True
 
     def _bad(self, digest, blocks):
-        """Nobody is to find these.  What follows them in a chain stays: its own bytes are good.  We reference them, so
-        they have the key that we asked for."""
+        """Drops these, so that no lookup finds them.  Objects that follow them in a chain stay, since their own bytes
+        are good.  We reference them, so they have the key that we asked for."""
         self.counts["bad"] += len(blocks)
         log.error("gpc: %s: blocks %s do not have its bytes; they are dropped", digest.hex(), blocks)
         try:
@@ -292,11 +294,11 @@ class Store:
     # ---- storing ----
 
     def put(self, digests, objects, parents=None, fresh=None):
-        """True for each object that is there afterwards.  Where there is too little room, the first ones are.
-        parents: for each one the digest before it in its prompt, of an object of as many pieces, or None: they are
-        evicted from the end.  It comes before them in digests, where it is one of these.
-        fresh: a set that gets the digests that were not there."""
-        pinned = self.pin(digests, False)        # held, so that room for the rest is not made of these
+        """True for each object that is there afterwards.  Where there is too little room, the first ones are.  parents:
+        for each one the digest before it in its prompt, or None; that object has as many pieces.  Prompts are evicted
+        from their ends.  If the parent is one of digests, it comes first there.  fresh: a set that gets the digests
+        that were not there."""
+        pinned = self.pin(digests, False)        # held, so that room for the rest is not taken from these
         try:
             done = [p is not None for p in pinned]
             todo = list({d: i for i, d in reversed(list(enumerate(digests))) if not done[i]}.values())[::-1]
@@ -312,9 +314,9 @@ class Store:
             self.release(pinned)
 
     def _hanging(self, digests, done, todo, parents):
-        """(what the call has to hold besides, those of todo that do not follow an object that is nowhere any more).  A prompt
-        that is longer than RAM makes room of its own end: without that nobody would find what comes behind it.  An
-        object that is below as well may go."""
+        """(blocks that the call also has to hold, objects of todo that follow no missing object).  A prompt that is
+        longer than RAM evicts its own end to make room.  Without this, a lookup would never reach the objects after the
+        gap.  An object that is below as well may go."""
         there, ours = {d for d, g in zip(digests, done) if g}, {digests[i] for i in todo}
         before = list({parents[i] for i in todo if parents[i]} - there - ours)
         pinned = self.pin(before, False) if before else []
@@ -349,11 +351,11 @@ class Store:
 
     def _reserve(self, todo, objects):
         """As many of the first ones as there is room for in a call, their blocks, and whether to go on.  After too
-        little room we do not: more of it would be made of what we have just stored."""
+        little room it does not go on, since more room would be taken from the objects that it has just stored."""
         counts, now = [self.slots.pieces(size_of(objects[i])) for i in todo], 0
         while now < len(todo) and sum(counts[:now + 1]) <= _MOST:
             now += 1
-        if not now:                      # larger than what one publish takes
+        if not now:                      # larger than one publish allows
             return [], [], False
         try:
             blocks = self.c.reserve(POOL, sum(counts[:now]), flags=gpc.PARTIAL, timeout=self.conf.wait_ms / 1000)
@@ -406,7 +408,7 @@ class Store:
     # ---- the rest ----
 
     def drop(self, digests):
-        """Forget them, whoever stored them.  Bytes of each one that was there, otherwise None."""
+        """Forgets them, whichever process stored them.  Returns the bytes of each one that was there, else None."""
         pinned = self.pin(digests, False)
         try:
             sizes = [p and self.size(d, p) for d, p in zip(digests, pinned)]
@@ -418,8 +420,8 @@ class Store:
             self.release(pinned)
 
     def _copies(self, digests):
-        """Blocks below RAM of the first pieces of those that are not in RAM.  They may go meanwhile: then a drop of them is
-        none."""
+        """Blocks below RAM of the first pieces of those that are not in RAM.  They may go meanwhile; then a drop of
+        them has no effect."""
         self.below.look()
         if not self.below.mask or not digests:
             return []
@@ -427,7 +429,7 @@ class Store:
         return [b for b in found if b >= 0]
 
     def clear(self):
-        """What has our tag, whoever stored it."""
+        """All objects with our tag, whichever process stored them."""
         self.below.look()
         for pool in [POOL] + self.below.pools():
             self.c.pool_clear(pool, tag=self.conf.tag, timeout=self.conf.wait_ms / 1000)
@@ -449,8 +451,8 @@ def _name(digest, piece):
 
 
 def _before(names, counts, parents):
-    """Of each piece the name before it: that of the object's piece before, and for its first one that of the last piece
-    of its parent, or None."""
+    """For each piece the name before it.  That is the name of the object's piece before; for the first piece it is that
+    of the parent's last piece, or None."""
     out = []
     for n, parent in zip(counts, parents):
         out += [parent and _name(parent, n - 1)] + names[len(out):len(out) + n - 1]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/sglang-storage.t
-"""What tells the weights of a model from others of the same name."""
+"""Tells the weights of a model from other weights of the same name."""
 
 import hashlib
 import json
@@ -11,12 +11,12 @@ import gpc
 
 from .config import ConfigError
 
-WHOLE = 1 << 30                  # a model of so many bytes is read whole; more would take long
+WHOLE = 1 << 30                  # a model of that many bytes is read whole; a larger one would take long
 _SAMPLES, _SAMPLE = 16, 1 << 16
 _OF_TENSOR = 256                 # bytes at the ends and in the middle of each tensor
-_HEADER = 100 << 20              # bytes that a header of safetensors has at most
+_HEADER = 100 << 20              # most bytes of a header of safetensors
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
-# what says how they are to be read; of a model, of its quantization, of an adapter
+# files that decide how the weights are read: of a model, of its quantization, of an adapter
 _CONFIGS = ("config.json", "hf_quant_config.json", "quantize_config.json", "quant_config.json", "kv_cache_scales.json",
             "adapter_config.json")
 
@@ -34,8 +34,8 @@ def _at(h, f, at, n):
 
 
 def _tensors(f, size):
-    """(from, to) in the file, of each tensor of a safetensors file, and the bytes of its header; where it is none,
-    nothing."""
+    """(from, to) in the file for each tensor of a safetensors file, and the bytes of its header; nothing for other
+    files."""
     n = int.from_bytes(f.read(8), "little")
     if n > min(size, _HEADER):
         return [], 0
@@ -48,7 +48,7 @@ def _tensors(f, size):
 
 
 def _parts(h, f, size):
-    """Pieces at equal distances, and of a file of safetensors its header, and some of each tensor."""
+    """Pieces at equal distances.  A file of safetensors adds its header and some bytes of each tensor."""
     for i in range(_SAMPLES):
         _at(h, f, max(i * (size - _SAMPLE) // (_SAMPLES - 1), 0), _SAMPLE)
     f.seek(0)
@@ -95,7 +95,7 @@ def _hub(model, revision):
 
 
 def weights_of(model, given="", revision=""):
-    """What tells these weights from others of the same name."""
+    """A text that tells these weights from others of the same name."""
     found = "given " + given if given else None
     if not found and os.path.isdir(model):
         found = _folder(model)

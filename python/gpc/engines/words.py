@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-words.t
 """The words of a fingerprint: a file beside the cache's files, gpc.NAME.words, with the JSON whose SHA-256 is the
-fingerprint.  So a file that a cache of that name has left behind is known by its sum, and says nothing.
+fingerprint.  An earlier cache of that name may have left such a file.  Its sum then differs, so it is not used.
 
-Whoever makes the cache writes it, at once; gpc_unlink removes it with the cache."""
+The process that makes the cache writes the file at once; gpc_unlink removes it with the cache."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ _TOLD = 3                        # differences that a message names
 
 
 def bytes_of(words):
-    """Equal words are equal bytes."""
+    """Equal words give equal bytes."""
     return json.dumps(words, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -27,7 +27,7 @@ def _path(name, folder):
 
 
 def keep(name, folder, words):
-    """A cache without its words is as good as one with them, but for a message."""
+    """A cache without its words is as good as one with them; only a message has less to say."""
     path = _path(name, folder)
     try:
         fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -39,7 +39,7 @@ def keep(name, folder, words):
 
 
 def read(name, folder, layout):
-    """Those of the cache that has this fingerprint, or None."""
+    """The words of the cache that has this fingerprint, or None."""
     try:
         with open(os.open(_path(name, folder), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as f:
             data = f.read(_MOST)
@@ -49,7 +49,7 @@ def read(name, folder, layout):
 
 
 def differences(ours, theirs, at=""):
-    """(field, ours, theirs) of all that differ; None: there is none."""
+    """(field, ours, theirs) of all differences; None: there is none."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         out = []
         for k in sorted({*ours, *theirs}):

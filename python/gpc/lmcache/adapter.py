@@ -2,9 +2,10 @@
 # Tests: t/python/store-below.t
 """GPCL2Adapter: LMCache's L2 on a gpc cache.  LMCache is imported here.
 
-Locks and unlocks wait for nobody, so the calls that submit them carry them out, and so do lookups of what is in RAM, or
-nowhere.  A lookup of what is below RAM is ended by a thread, when it has come, or gpc_below_ms is over.  Stores and loads
-copy in other threads.  A lock is a reference on each block of an object; a load takes references of its own.
+Locks and unlocks wait for nothing, so the submitting calls carry them out.  The same holds for lookups of objects that
+are in RAM, or nowhere.  A thread ends a lookup of objects below RAM, when they have come or gpc_below_ms is over.
+Stores and loads copy in other threads.  A lock is a reference on each block of an object; a load takes references of
+its own.
 """
 
 import itertools
@@ -32,16 +33,16 @@ log = logging.getLogger("lmcache.gpc")
 
 _WAITING = 3                     # lookups that wait for tiers below RAM at a time
 _WELL_USED = 75                  # % of a slot
-_PIECES = 8                      # of an object, for whose slots a better size is looked for
+_PIECES = 8                      # for objects whose slots waste more, a better size is looked for
 
 
 def _used(size, slot):
-    """How many % of its slots an object uses."""
+    """The % of its slots that an object uses."""
     return 100 * size // (max(1, -(-size // slot)) * slot)
 
 
 def _ill(info, stats, available, oldest, refused, conf):
-    """Why this server cannot do its work, or nothing."""
+    """The reason why this server cannot do its work, or nothing."""
     held = stats.refs_ns / 1e9
     if not info.writer_pid:
         return "the cache has no writer: nothing can be stored"
@@ -64,10 +65,10 @@ class GPCL2Adapter(base.L2AdapterInterface):
         log.info("gpc: the cache is %s", self.name)
         self.layouts, self.chains = Layouts(), Chains()
         self.feed = Feed(self.store.c, self._notify_keys_stored, self._notify_keys_deleted)
-        self.sizes = set()               # of objects, that the log has named
-        self.lock = threading.Lock()     # of what follows
-        self.locked = {}                 # name -> (when, its pins) of each lookup that locked it
-        self.refused = False             # the last store that wanted room found none
+        self.sizes = set()               # sizes of objects that the log has named
+        self.lock = threading.Lock()     # guards the fields below
+        self.locked = {}                 # name -> (when, its pins) for each lookup that locked it
+        self.refused = False             # the last store that needed room found none
         self.writing = {}                # digest -> set when its store task has ended
         self.ids = itertools.count()
         self.stores, self.lookups, self.loads = (Tasks(create_event_notifier(), self.lock) for _ in range(3))
@@ -114,7 +115,7 @@ class GPCL2Adapter(base.L2AdapterInterface):
         return task
 
     def _run_store(self, task, keys, plan, done):
-        """A task succeeds when all of its objects are there.  One that does not may have stored some of them: LMCache
+        """A task succeeds when all of its objects are there.  A task that fails may have stored some of them: LMCache
         may forget its own copies only of all or of none."""
         result = L2StoreResult(False, 0)
         try:
@@ -130,7 +131,8 @@ class GPCL2Adapter(base.L2AdapterInterface):
             self.stores.finish(task, result)
 
     def _plan(self, keys, objects, done):
-        """(places, digests, objects, parents, tasks that write parents, what is used then): each one behind its parent."""
+        """(places, digests, objects, parents, tasks that write parents, objects to use afterwards): each one follows
+        its parent."""
         at, digests = self._digests(keys, objects)
         held = [address_of(objects[i].byte_array) for i in at]
         order, parents, used = self.chains.of_store([keys[i] for i in at], digests)
@@ -146,22 +148,22 @@ class GPCL2Adapter(base.L2AdapterInterface):
         self._tell_sizes(sizes.values())
         for i, d in zip(at, digests):
             self.feed.expect(d, keys[i], sizes[d], self.store.keys_of(d, sizes[d]))
-        for task in before:              # earlier ones, so a thread has them
+        for task in before:              # earlier tasks, so a thread has them
             task.wait()
         try:
-            self.store.touch(used)       # those of before: what was published in the same tick was not used since
+            self.store.touch(used)  # names of before: objects that were published in the same tick were not used since
             done = self._put(digests, parts, parents, fresh)
             self.store.touch(used)
-            self.feed.read()             # before those that came are expected no more
+            self.feed.read()             # before the objects that came stop being expected
         finally:
             for d in digests:
                 self.feed.expect_no_more(d)
         return L2StoreResult(len(at) == len(keys) and all(done), sum(map(sizes.get, fresh)))
 
     def _put(self, digests, parts, parents, fresh):
-        """Behind what is not there any more nothing can be stored: it is the first of its chain then."""
+        """An object cannot be stored after one that is missing, so it becomes the first of its chain."""
         others = [p for p in {*parents}.difference(digests) if p]
-        pinned = self.store.pin(others, False)   # held, so that they are there
+        pinned = self.store.pin(others, False)   # held, so that they stay
         try:
             gone = {p for p, there in zip(others, pinned) if there is None}
             done = self.store.put(digests, parts, [None if p in gone else p for p in parents], fresh)
@@ -171,7 +173,7 @@ class GPCL2Adapter(base.L2AdapterInterface):
             self.store.release(pinned)
 
     def _tell_sizes(self, sizes):
-        """Of each size once: how well slots fit it."""
+        """Reports for each size once how well slots fit it."""
         have = self.conf.slot_bytes
         for size in set(sizes) - self.sizes:
             self.sizes.add(size)
@@ -230,12 +232,13 @@ class GPCL2Adapter(base.L2AdapterInterface):
         return self.lookups.take(task_id)
 
     def submit_unlock(self, keys):
-        """One lock of each key.  A release cannot fail but for a key that has none: that is left out."""
+        """Releases one lock of each key.  It cannot fail, but a key without a lock is left out."""
         pins, names = [], self._named(keys)[1]
         with self.lock:
             for n in names:
                 if n in self.locked:
-                    pins.append(self.locked[n].pop(0)[1])        # of equals the oldest one: the age is of one that nobody unlocks
+                    # the oldest of equals, so that the age is that of a lock that nobody releases
+                    pins.append(self.locked[n].pop(0)[1])
                     if not self.locked[n]:
                         del self.locked[n]
         self.store.release(pins)
@@ -268,8 +271,8 @@ class GPCL2Adapter(base.L2AdapterInterface):
     # ---- the rest ----
 
     def delete(self, keys):
-        """Whoever stored them, with what follows them in their prompts.  What somebody loads stays until that is done,
-        but nobody finds it."""
+        """Forgets them, whichever process stored them, with the objects that follow them in their prompts.  An object
+        that is being loaded stays until that is done, but no lookup finds it."""
         keys, digests = self._of_any_layout(keys)
         ours = self.feed.known(digests)
         gone = [(k, n) for k, d, n in zip(keys, digests, self.store.drop(digests)) if n is not None and d not in ours]
@@ -277,17 +280,19 @@ class GPCL2Adapter(base.L2AdapterInterface):
         self.feed.say_deleted([k for k, _ in gone], [n for _, n in gone])
 
     def get_memory_tags(self):
-        """LMCache 0.5.7 asks for it: RAM of this machine."""
+        """LMCache 0.5.7 asks for the RAM of this machine."""
         from lmcache.v1.distributed.api import MemoryResidency, MemorySegment, MemoryTags
         return MemoryTags(MemorySegment.DRAM, MemoryResidency.LOCAL)
 
     def submit_touch(self, keys):
-        """LMCache 0.5.7 calls it for what it has found in its own memory: recent here too, and not locked."""
+        """LMCache 0.5.7 calls it for objects that it has found in its own memory: they become recent here too, and are
+        not locked."""
         self.store.touch(self._of_any_layout(keys)[1])
         self._notify_keys_accessed(keys)
 
     def get_usage(self):
-        """Of the cache, with what others have stored.  What gpc has evicted cannot be told by salt, so no salt is."""
+        """Counts of the cache, with the objects of other engines.  Evicted objects cannot be told apart by salt, so
+        none are."""
         c = self.store.c
         return base.AdapterUsage(total_bytes_used=c.stats().live * self.conf.slot_bytes,
                                  total_capacity_bytes=c.pool_get(POOL).blocks * self.conf.slot_bytes)

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/lmcache-adapter.t
-"""Which object comes before which one in its prompt, so that prompts are evicted from their ends.
+"""The order of objects in their prompts, so that prompts are evicted from their ends.
 
-A store does not tell it: its keys are of several prompts, or of a part of one.  The lookup before it does: it has all
-keys of one prompt, those of each rank and object group in order.  Of those that it does not find the one before is
-remembered.  The keys of one call are used in the order of their places in their rows, so that of all rows the ends
-are least recent: a hit needs all ranks.
+A store does not tell the order: its keys belong to several prompts, or to a part of one.  The lookup before it does: it
+has all keys of one prompt, those of each rank and object group in order.  For each key that it does not find, the key
+before it is remembered.  The keys of one call are used in the order of their places in their rows, so that of all rows
+the ends are least recent: a hit needs all ranks.
 
     a chunk of LMCache that is stored               is
     prompt: the engine has looked the prompt up     behind the one before it in that lookup
     generated (lmcache.mp.save_decode_cache), or    behind nothing; what was stored in its row since the last lookup of the
       of a lookup that failed, or was too long ago    row is used once more, so that the end is least recent
 
-Of the second kind nobody tells a prompt: a task of LMCache has what several requests have written since the last one, so
-what it names in a row need not follow each other, and none may be kept by another one, nor go with it.  But in the order
-of stores each one of a prompt comes behind those before it, whatever is in between.  A lookup begins another request.
+For the second kind the prompt is not known.  A task of LMCache has objects that several requests have written since the
+last task, so neighbours in its row need not follow each other.  So no object may keep another one, or go with it.  But
+in the order of stores each object of a prompt comes after those before it, whatever is in between.  A lookup begins
+another request.
 """
 
 import collections
@@ -29,8 +30,8 @@ class Chains:
 
     def __init__(self, most=_MOST):
         self.lock, self.most = threading.Lock(), most
-        self.before = collections.OrderedDict()  # object -> the one before it, None for a first one
-        self.runs = {}           # row -> what was stored since its last lookup, which had not named it
+        self.before = collections.OrderedDict()  # object -> the one before it; None for a first one
+        self.runs = {}           # row -> objects stored since its last lookup, which had not named them
 
     @staticmethod
     def in_step(keys):
@@ -59,8 +60,8 @@ class Chains:
             self.before.popitem(last=False)
 
     def of_store(self, keys, digests):
-        """(places in an order that has each one after the one before it, for each of these the one before or None, what is to
-        be used behind the store, in this order)."""
+        """(places in an order that has each one after the one before it; for each of these the one before or None;
+        objects to use after the store, in this order)."""
         with self.lock:
             before, runs = {d: self.before.get(d) for d in digests}, {}
             for key, digest in zip(keys, digests):
@@ -72,7 +73,7 @@ class Chains:
         depth = {}
         for d in digests:
             path = []
-            while d in before and d not in depth and len(path) <= len(before):       # not for ever around a ring
+            while d in before and d not in depth and len(path) <= len(before):       # a ring must not go on for ever
                 path.append(d)
                 d = before[d]
             for at, p in enumerate(reversed(path), depth.get(d, -1) + 1):
@@ -82,5 +83,5 @@ class Chains:
 
 
 def _row(key):
-    """Of a rank and an object group, in one lookup."""
+    """The keys of a rank and an object group, in one lookup."""
     return key.model_name, key.kv_rank, key.object_group_id, key.cache_salt

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/lmcache-adapter.t
-"""What LMCache's listeners are told of: objects that this server has stored, when they come, and when they go, whoever
-evicts or deletes them.  The cache's events say it; an event has a digest, so a server learns no key of others' objects.
+"""Tells LMCache's listeners when objects that this server has stored come and go, whichever process evicts or deletes
+them. It reads the cache's events.  An event has a digest, so a server learns no key of other servers' objects.
 
     object                     event                               told
     expected, pieces missing   STORED of the last missing piece    stored
@@ -10,8 +10,8 @@ evicts or deletes them.  The cache's events say it; an event has a digest, so a 
     stored                     too many events missed: a walk      deleted, if a piece is missing
     expected                   the store ends without it           it is unknown then
 
-Nothing is locked while a listener runs, which may call the adapter; one thread at a time tells, so the order is that of
-the events.
+No lock is held while a listener runs, since it may call the adapter.  One thread at a time calls listeners, so they
+hear changes in the order of the events.
 """
 
 import collections
@@ -39,9 +39,9 @@ class _Object:
 class Feed:
     def __init__(self, cache, tell_stored, tell_deleted):
         self.c, self.tells = cache, {True: tell_stored, False: tell_deleted}
-        self.lock = threading.Lock()             # of what follows
+        self.lock = threading.Lock()             # guards the fields below
         self.objects, self.pieces = {}, {}       # by digest, and by the key of each piece
-        self.layouts = set()                     # of all digests that were seen in the cache
+        self.layouts = set()                     # layouts of all digests that were seen in the cache
         self.news, self.telling = collections.deque(), False
         _, self.cursor = cache.event_read(gpc.FROM_NOW, 1)
         self._walk()
@@ -52,7 +52,7 @@ class Feed:
     # ---- the stores of this server ----
 
     def expect(self, digest, name, size, keys):
-        """A store of it begins: keys of its pieces."""
+        """A store of this server begins; keys are those of its pieces."""
         with self.lock:
             o = self.objects.get(digest)
             if o is None:
@@ -79,7 +79,7 @@ class Feed:
     # ---- the events ----
 
     def read(self):
-        """All of them until now.  The layouts of all objects that were seen in the cache."""
+        """Reads all events until now.  Returns the layouts of all objects that were seen in the cache."""
         with self.lock:
             while not self._read_some():
                 pass
@@ -88,13 +88,13 @@ class Feed:
         return layouts
 
     def say_deleted(self, names, sizes):
-        """Of objects that this server did not store."""
+        """Handles events of objects that this server did not store."""
         with self.lock:
             self.news.extend((False, n, s) for n, s in zip(names, sizes))
         self._tell()
 
     def _read_some(self):
-        """Whether these were the last ones."""
+        """Returns whether these were the last ones."""
         try:
             events, self.cursor = self.c.event_read(self.cursor, _MOST)
         except gpc.Stale as e:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/lmcache-adapter.t
-"""Dtypes and shapes of objects: bytes of bfloat16 are no object for an engine of float16, nor those of fp8_e4m3 for one
-of fp8_e5m2, and ObjectKey does not tell them apart.
+"""Dtypes and shapes of objects.  An engine of float16 cannot use bytes of bfloat16, nor can one of fp8_e5m2 use bytes
+of fp8_e4m3.  ObjectKey does not tell them apart.
 
     who asks                                        layout
     a lookup                                        that of the key's object group, group_layout_descs
@@ -45,7 +45,7 @@ class Layouts:
     """Any thread may call it."""
 
     def __init__(self):
-        self.lock, self.groups = threading.Lock(), {}    # (model, group) -> those that lookups named
+        self.lock, self.groups = threading.Lock(), {}    # (model, group) -> layouts that lookups named
 
     def of_lookup(self, key, descs):
         desc = (descs or {}).get(key.object_group_id)

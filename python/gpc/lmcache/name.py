@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/lmcache-adapter.t
-"""Who may share a cache, and the digest that an object is stored under."""
+"""Which engines may share a cache, and the digest that an object is stored under."""
 
 import hashlib
 import json
@@ -9,14 +9,14 @@ import logging
 from ..engines.config import ConfigError
 from ..engines.weights import weights_of
 
-IMAGE_VERSION = 3                # grows when what lies in a slot changes, or its name
+IMAGE_VERSION = 3                # grows when the bytes in a slot, or their name, change
 NAME = 16                        # bytes
 
 log = logging.getLogger("lmcache.gpc")
 
 
 def fingerprint(conf):
-    """32 bytes.  One cache has the objects of all models: what tells them apart is in each digest."""
+    """32 bytes.  One cache has the objects of all models; each digest tells them apart."""
     meaning = {"image": IMAGE_VERSION, "engine": "lmcache", "slot_bytes": conf.slot_bytes, "weights": conf.weights}
     return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).digest()
 
@@ -30,7 +30,7 @@ class Names:
         self.given, self.weights = conf.weights, {}
 
     def _weights(self, model):
-        """None: they cannot be told, so nothing of this model is stored or found."""
+        """None: the weights cannot be told, so no object of this model is stored or found."""
         if model not in self.weights:
             try:
                 self.weights[model] = weights_of(model, self.given)
@@ -40,7 +40,7 @@ class Names:
         return self.weights[model]
 
     def name(self, key):
-        """Of an ObjectKey, of any layout; None: its model's weights cannot be told."""
+        """The digest of an ObjectKey, of any layout; None: its model's weights cannot be told."""
         weights = self._weights(key.model_name)
         if weights is None:
             return None
@@ -51,5 +51,6 @@ class Names:
 
 
 def digest(name, layout):
-    """The layout is its end, so that those in a cache can be told from its digests: `delete` is not told them."""
+    """The layout is at its end, so that the layouts in a cache can be told from its digests: `delete` is not told
+    them."""
     return name + layout

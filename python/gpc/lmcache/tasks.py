@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/lmcache-adapter.t
-"""Tasks of one kind: their answers, each of which is had once, and the descriptor that tells of them."""
+"""Tasks of one kind.  Each answer is taken once; a descriptor signals that there are answers."""
 
 
 class Tasks:

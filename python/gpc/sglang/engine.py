@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/sglang-storage.t
-"""What the engine tells beside HiCacheStorageConfig: its arguments, and what its ranks share.  Nothing of SGLang is
-imported that it has not imported itself."""
+"""Facts of the engine beside HiCacheStorageConfig: its arguments, and a secret that its ranks share.  It imports no
+module of SGLang that SGLang has not imported itself."""
 
 import itertools
 import json
@@ -10,7 +10,7 @@ import sys
 
 from ..engines.namespace import SALT
 
-# arguments that change bytes of KV that have the same tokens and weights' files
+# arguments that change the bytes of KV for the same tokens and files of weights
 _MEANING = ("dtype", "quantization", "quantization_param_path", "kv_cache_dtype", "revision", "model_config_parser",
             "modelopt_quant", "rl_quant_profile", "torchao_config", "decrypted_config_file")
 _DRAFT = ("speculative_draft_model_path", "speculative_draft_model_revision", "speculative_draft_model_quantization",
@@ -32,13 +32,13 @@ def server_args():
 
 
 def _words(names, *where):
-    """Of each argument that is set, in the first of these that has it."""
+    """The value of each argument that is set, in the first of these objects that has it."""
     has = {n: next((getattr(w, n) for w in where if hasattr(w, n)), None) for n in names}
     return {n: str(v) for n, v in has.items() if v}
 
 
 def meaning(config, args):
-    """Arguments of the model: an engine with others has other KV."""
+    """Arguments of the model: an engine with other ones has other KV."""
     words = _words(_MEANING, config, args)
     overrides = _words(["json_model_override_args"], config, args).get("json_model_override_args", "{}")
     try:
@@ -47,7 +47,7 @@ def meaning(config, args):
         pass
     words.update({"overrides": overrides} if overrides else {})
     if _words(["load_format"], config, args).get("load_format") == "dummy":
-        words["load_format"] = "dummy"           # the weights are not those of the files
+        words["load_format"] = "dummy"           # the weights do not come from the files
     return words
 
 
@@ -57,13 +57,14 @@ def draft(args):
 
 
 def common_random(log):
-    """A function that gives random bytes, the same ones in all ranks of this engine, which call it equally often."""
+    """A function that gives random bytes.  They are the same in all ranks of this engine, which call it equally
+    often."""
     def random():
         mine, number = os.urandom(SALT), next(_resets)
         dist = sys.modules.get("torch.distributed")
         if dist is None or not dist.is_initialized() or dist.get_world_size() == 1:
             return mine
-        try:                             # the first rank that asks says it
+        try:                             # the first rank that asks sets it
             from torch.distributed.distributed_c10d import _get_default_store
             key = f"gpc.sglang reset {number}"
             return bytes.fromhex(_get_default_store().compare_set(key, "", mine.hex()).decode())

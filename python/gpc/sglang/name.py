@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/sglang-storage.t
-"""Who may share a cache, and which ranks share a page."""
+"""Which engines may share a cache, and which ranks share a page."""
 
 import hashlib
 import json
 
-IMAGE_VERSION = 3                # grows when what lies in a slot changes, or its name
+IMAGE_VERSION = 3                # grows when the bytes in a slot, or their name, change
 _REPLICATED = "all ranks have the same bytes"
 
 
@@ -25,7 +25,7 @@ def cache_name(conf, layout):
 
 
 class Names:
-    """From a page's hash to the digest that it is stored under."""
+    """Turns a page's hash into the digest that it is stored under."""
 
     def __init__(self, config):
         every = [config.pp_rank, config.attn_cp_rank, getattr(config, "dcp_rank", 0)]
@@ -33,7 +33,7 @@ class Names:
         self.replicated = every + [_REPLICATED]
         self.mla = config.is_mla_model
         self.salt = b""                  # of the namespace
-        self.meanings = {}               # pool -> what its bytes mean; the fingerprint has that of the KV pages
+        self.meanings = {}               # pool -> the meaning of its bytes; the fingerprint has that of the KV pages
 
     def digests(self, keys, pool="kv"):
         """With MLA all tensor-parallel ranks hold the same pages, but for the states of Mamba layers."""

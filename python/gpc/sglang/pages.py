@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/sglang-storage.t
-"""Pages of a host pool of SGLang, as parts: where it tells their addresses, its memory itself."""
+"""Pages of a host pool of SGLang, as parts: in the pool's own memory, where SGLang tells the addresses."""
 
 import sys
 
@@ -13,14 +13,14 @@ def tensor_parts(tensor):
 
 
 def _indices_of_page(host_pool):
-    """Those of the first one, as SGLang gives them."""
+    """The indices of the first page, as SGLang gives them."""
     n = getattr(host_pool, "page_size", 1) or 1
     arange = getattr(sys.modules.get("torch"), "arange", range)
     return arange(n)
 
 
 class Pages:
-    """Which way the bytes of a pool's pages go, by what the pool answers when it is registered:
+    """The way of the bytes of a pool's pages, by the pool's answers when it is registered:
 
         addresses     flat pages       then
         told          whatever         straight between its memory and the cache
@@ -46,14 +46,14 @@ class Pages:
                               "or page_first_direct") from None
 
     def meaning(self):
-        """What its bytes mean.  A pool of fp8 says uint8, and the pool on the device what that is."""
+        """The meaning of its bytes.  A pool of fp8 says uint8; the pool on the device has the dtype."""
         told = {n: str(getattr(self.pool, n, "")) for n in ("dtype", "layout")}
         device = getattr(self.pool, "device_pool", None)
         return {**told, "page_bytes": self.bytes, "page_size": getattr(self.pool, "page_size", 1),
                 "device_dtype": str(getattr(device, "dtype", ""))}
 
     def _addresses(self, n, host_indices):
-        """For each page its parts, in the order that the pool tells them; None: this pool's layout has none."""
+        """The parts of each page, in the order in which the pool gives them; None: this pool's layout has none."""
         if not self.direct or not n:
             return None
         try:
@@ -68,11 +68,11 @@ class Pages:
         return [list(zip(at[i * k:(i + 1) * k], sizes[i * k:(i + 1) * k])) for i in range(n)]
 
     def _step(self, n, host_indices):
-        """Indices of one page, or 0: their number is wrong."""
+        """Indices of one page; 0: their number is wrong."""
         return len(host_indices) // n if n and len(host_indices) and len(host_indices) % n == 0 else 0
 
     def sources(self, n, host_indices):
-        """(what keeps them, parts of each page), or None."""
+        """(the object that keeps them alive, parts of each page), or None."""
         step = self._step(n, host_indices)
         if not step:
             return None
@@ -83,7 +83,7 @@ class Pages:
         return flat, [tensor_parts(t) for t in flat]
 
     def targets(self, n, host_indices):
-        """(what finishes page i when its parts are filled, parts of each page), or None."""
+        """(a function that finishes page i when its parts are filled, parts of each page), or None."""
         step = self._step(n, host_indices)
         if not step:
             return None

@@ -23,8 +23,8 @@ from .pages import Pages, tensor_parts
 
 log = logging.getLogger("sglang.gpc")
 
-_left = {}                       # who -> salt of a storage that was closed: SGLang detaches and attaches one, and its
-                                 # weights stay what they are
+_left = {}                       # key -> salt of a closed storage: SGLang detaches and attaches one, and its
+                                 # weights stay the same
 
 
 class GPCStorage(api.HiCacheStorage):
@@ -104,7 +104,7 @@ class GPCStorage(api.HiCacheStorage):
             return self._wrong("set", pool, keys, host_indices)
         keep, parts = got
         done = self._put(pool, keys, parts, chained, extra_info)
-        del keep                         # until here the parts had to stay
+        del keep                         # the parts had to stay until here
         return done
 
     def _put(self, pool, keys, parts, chained, extra_info=None):
@@ -153,7 +153,7 @@ class GPCStorage(api.HiCacheStorage):
         return {t.name: self._get(t.name, t.keys or [], _indices(t)) for t in transfers}
 
     def batch_set_v2(self, transfers, extra_info=None):
-        """Pages of these pools are stored each by itself: states and windows have holes."""
+        """Pages of these pools are stored each by itself, since states and windows have holes."""
         return {t.name: self._set(t.name, t.keys or [], _indices(t)) for t in transfers}
 
     # ---- without indices: tensors of the caller ----
@@ -191,8 +191,9 @@ class GPCStorage(api.HiCacheStorage):
     # ---- the rest ----
 
     def clear(self):
-        """The weights are others from now on, or may be: nothing of before is found here, and nobody with other weights
-        finds what comes.  Others use the cache, so it is not emptied; gpc_reset=tag: what has our tag is forgotten."""
+        """The weights are others from now on, or may be.  No page of before is found here, and no engine with other
+        weights finds later pages.  Others use the cache, so it is not emptied.  gpc_reset=tag forgets the pages with
+        our tag."""
         store = self._ready()
         whose = self.namespace.reset()
         self.names.salt = self.namespace.salt
