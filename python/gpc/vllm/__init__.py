@@ -7,8 +7,8 @@
         "kv_connector_extra_config": {"spec_name": "GPCOffloadingSpec", "spec_module_path": "gpc.vllm",
                                       "gpc_bytes": 68719476736}}'
 
-README.md beside this file has each key.  What needs vLLM is imported when it is asked for, so that the rest can be
-used and tested without it.
+README.md beside this file has each key.  Parts that need vLLM are imported when they are asked for, so that the rest
+can be used and tested without it.
 """
 
 _LAZY = {"GPCOffloadingSpec": "spec", "GPCOffloadingManager": "spec", "GPCOffloadingWorker": "spec",

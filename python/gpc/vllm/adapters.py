@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-namespace.t
-"""The bytes of LoRA adapters are in the keys of their requests: vLLM's hash of a block has an adapter's name and path, and
-either may have other weights tomorrow.
+"""The bytes of LoRA adapters are in the keys of their requests.  vLLM's hash of a block has only an adapter's name and
+path, and either may have other weights tomorrow.
 
 vLLM reads an adapter's files when a request needs them first, again in each step of a request with load_inplace, and
-again after it had to forget the adapter for want of room.  So which bytes it has is known
+again after it had to forget the adapter for want of room.  So it is known as follows which bytes vLLM has:
 
     files are as when this adapter (by its number) was seen first, or seen last with load_inplace    those
     files have changed since, the request has load_inplace                                           the new ones
     files have changed since, or the number has another path, and it has not                         unknown
 
-and a request whose adapter is not known neither finds nor stores anything.
+A request whose adapter is not known neither finds nor stores anything.
 
-Files are looked at by a thread of its own, never by the scheduler's: a folder may be far away, and its bytes many.
+A thread of its own looks at the files, and the scheduler's thread never does: a folder may be far away, and its bytes
+many.
 
     a request with an adapter      its lookups                its stores
     was not looked for yet         RETRY, and it is asked     are offered again in a later step
@@ -37,7 +38,7 @@ WAIT = 30.0                      # seconds that a lookup waits for an adapter to
 
 
 def _state(path):
-    """Changes with the files."""
+    """A state that changes with the files."""
     try:
         with os.scandir(path) as entries:
             return sorted((e.name, *_numbers(e.stat())) for e in entries if e.is_file())
@@ -57,11 +58,12 @@ def _path(lora):
 
 class Adapters:
     def __init__(self, words):
-        """words: what else gives an adapter its meaning, for all of them."""
+        """words: all other facts that give adapters their meaning."""
         self.words = json.dumps(words, sort_keys=True).encode()
         self.asker = Asker("gpc-adapters")
-        self.digests = {}        # path -> state, what tells its weights; of the files as they were last.  The thread's
-        self.loaded = {}         # number -> path, state: what the engine has
+        # path -> state, and a text that tells its weights, for the files as they were last.  The thread's
+        self.digests = {}
+        self.loaded = {}         # number -> path and state that the engine has
         self.told = set()
         self.seen = set()        # digests of all requests: for events
 
@@ -87,19 +89,20 @@ class Adapters:
         return digest
 
     def look(self, lora, then):
-        """then(state, digest), in a later step; None where they cannot be told.  False: not asked, too much is under way."""
+        """Calls then(state, digest) in a later step, with None where they cannot be told.  False: not asked, since too
+        much is under way."""
         def find():
             state = _state(_path(lora))
             return state, self._digest(lora, state)
         return self.asker.ask(find, lambda found: then(*(found or (None, None))))
 
     def look_again(self, lora, state, then):
-        """then(are its files as when the request began?)"""
+        """Calls then(are its files as when the request began?) in a later step."""
         if not self.asker.ask(lambda: _state(_path(lora)) == state, then):
             then(False)
 
     def salt(self, namespace, lora, state, digest):
-        """Of the keys of a request; None where the adapter is not known."""
+        """The salt of a request's keys; None where the adapter is not known."""
         if lora is None:
             return namespace
         number, now = getattr(lora, "lora_int_id", lora.lora_name), (_path(lora), state)
@@ -118,5 +121,5 @@ class Adapters:
         return salt_of(b"adapter", namespace, self.words, digest)
 
     def salts(self, namespace):
-        """Of all keys that requests of this engine may ask for."""
+        """The salts of all keys that requests of this engine may ask for."""
         return [namespace] + [self._salt(namespace, d) for d in sorted(self.seen)]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-step.t
-"""Questions to the writer of the cache, by a thread of their own: the scheduler's waits for nobody.  It takes the answers in
-a later step.
+"""Questions to the writer of the cache, asked by a thread of their own, so the scheduler's thread waits for no answer.
+It takes the answers in a later step.
 
     asked        in the queue, or the thread waits for the writer
-    answered     in `answers`; what it brings is held by this process
-    taken        the scheduler's thread has called what belongs to it
+    answered     in `answers`; blocks that it brings are held by this process
+    taken        the scheduler's thread has called its function
 
 Every question that is asked is answered, with None where it failed."""
 
@@ -19,7 +19,7 @@ import gpc
 
 log = logging.getLogger("vllm.gpc")
 
-MOST = 1024                      # questions under way; more are refused, as behind a writer that is stopped
+MOST = 1024                      # questions under way; more are refused, as when the writer is stopped
 
 
 class Asker:
@@ -27,10 +27,11 @@ class Asker:
         self.name = name
         self.queue, self.answers = queue.SimpleQueue(), deque()
         self.under_way, self.thread = 0, None
-        self.prompt = True       # the last answer that somebody waited for has come
+        self.prompt = True       # the last answer that was waited for has come
 
     def ask(self, call, taken=None):
-        """call(), by the thread; then taken(its answer), by whoever takes it.  False: there are too many already."""
+        """The thread calls call(); then the thread that takes the answer calls taken(answer).  False: there are too
+        many already."""
         if self.under_way >= MOST:
             return False
         if self.thread is None:
@@ -62,7 +63,8 @@ class Asker:
                 taken(answer)
 
     def soon(self, timeout):
-        """Have all answers come, within this time?  Nobody waits again until those that were late are there."""
+        """Have all answers come within this time?  After late answers the next call does not wait until they have
+        come."""
         if self.prompt or not self.under_way:
             self.settle(timeout)
             self.prompt = not self.under_way
@@ -71,7 +73,7 @@ class Asker:
         return not self.under_way
 
     def settle(self, timeout):
-        """Wait for the answers.  For the end, and for tests."""
+        """Waits for the answers, at the end and in tests."""
         end = time.monotonic() + timeout
         self.take()
         while self.under_way and time.monotonic() < end:
@@ -79,7 +81,7 @@ class Asker:
             self.take()
 
     def stop(self, timeout, join=None):
-        """join: seconds for a call that is under way; None: as long as it takes."""
+        """join: seconds to wait for a call that is under way; None: as long as it takes."""
         self.settle(timeout)
         if self.thread is not None:
             self.queue.put(None)

@@ -26,7 +26,8 @@ def where(c, name, conf, layout):
 
 
 def explain_attach(e, folder, label):
-    """Why a worker cannot do its work, in the words of the configuration.  e: None where no manager was found."""
+    """The reason why a worker cannot do its work, in the words of the configuration.  e: None where no manager was
+    found."""
     if e is not None and e.errno == errno.EUSERS:
         return gpc.Error(e.errno, f"gpc_max_peers: {label} finds no seat: {e.strerror}. An engine takes one for its scheduler "
                          "and one for each worker; end other engines, or end all, gpc-inspect rm the cache, and let the next "
@@ -37,7 +38,7 @@ def explain_attach(e, folder, label):
 
 
 def attach_beside(where, label, timeout):
-    """A companion: what the manager holds is given to nobody while this handle is open or its process lives.
-    gpc.Stale: the manager has gone, and its slots may be others' already."""
+    """Attaches as a companion: while this handle is open, or its process lives, no other process gets the manager's
+    blocks.  gpc.Stale: the manager has gone, and other processes may have its slots already."""
     return gpc.attach(where.name, dir=where.dir or None, label=label, layout=where.layout, leader=where.peer,
                       life=where.life, timeout=timeout)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-loads.t t/python/vllm-failures.t t/python/vllm-worker.t
-"""Which bytes a job moves: chunks, each of which is pages of the engine and a slot, as the arrays of pages.c."""
+"""The bytes that a job moves: chunks, each of them pages of the engine and a slot, as the arrays of pages.c."""
 
 from array import array
 
@@ -16,8 +16,8 @@ def _numbers(of):
 
 
 class Chunks:
-    """Of one KV group.  keys: of all slots, one behind the other.  pages: (place in the chunk, block of the engine); those
-    of chunk i are from starts[i] to starts[i + 1]."""
+    """The chunks of one KV group.  keys: of all slots, one after the other.  pages: (place in the chunk, block of the
+    engine); those of chunk i are from starts[i] to starts[i + 1]."""
 
     def __init__(self, group, slots, keys, starts, pages):
         self.group, self.slots, self.keys, self.starts, self.pages = group, slots, keys, starts, pages
@@ -29,12 +29,12 @@ class Chunks:
         return Chunks(self.group, self.slots[i:j], self.keys[KEY * i:KEY * j], self.starts[i:j + 1], self.pages)
 
     def split(self, per_chunk):
-        """Of a store: (those that are covered whole, or None; slots of the others).
+        """For a store: (the chunks that are covered whole, or None; slots of the others).
 
         vLLM 0.32 asks for a store of a chunk of a window group whose first blocks it has freed, and leaves these out.
-        That is known of a first chunk alone.  A last one always ends whole in vLLM, so where it does not here, blocks are
-        missing somewhere before, those that follow are of other places than they seem, and no chunk of the group is
-        known to be whole."""
+        That is known of a first chunk alone.  A last chunk always ends whole in vLLM.  Where it does not here, blocks
+        are missing somewhere before, and those that follow belong to other places than it seems.  Then no chunk of the
+        group is known to be whole."""
         n = len(self)
         if self.starts[n] - self.starts[n - 1] < per_chunk:
             return None, list(self.slots)
@@ -45,20 +45,20 @@ class Chunks:
         return self.keys[KEY * i:KEY * (i + 1)]
 
     def blocks(self, i):
-        """Of the engine, in chunk i."""
+        """The engine's blocks in chunk i."""
         return self.pages[2 * self.starts[i] + 1:2 * self.starts[i + 1]:2]
 
     def shares(self, most):
-        """At most so many, of nearly one size."""
+        """Cuts it into at most so many parts, of nearly one size."""
         return self.shares_of(-(-len(self) // most))
 
     def shares_of(self, n):
-        """Of so many chunks each."""
+        """Cuts it into parts of so many chunks each."""
         return [self.part(i, i + n) for i in range(0, len(self), n)]
 
 
 def chunks_of(blocks, slots, per_chunk):
-    """Of each group: its first chunk may begin, and its last one end, inside."""
+    """For each group: its first chunk may begin, and its last one end, inside."""
     out, first, at = [], 0, 0
     ids, of = _numbers(blocks.block_ids), _numbers(slots.block_ids)
     for g, (n, index) in enumerate(zip(blocks.group_sizes, blocks.block_indices)):

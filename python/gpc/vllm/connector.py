@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-loads.t t/python/vllm-hints.t t/python/vllm-trace.t t/python/vllm-failures.t
 #   t/python/vllm-worker.t
-"""vLLM's OffloadingConnector, whose worker asserts that no load fails.  This one tells vLLM what was not loaded, so that
-with kv_load_failure_policy=recompute it computes that again, and lets it store again what it has computed."""
+"""vLLM's OffloadingConnector, whose worker asserts that no load fails.  This one tells vLLM which blocks were not
+loaded.  With kv_load_failure_policy=recompute vLLM then computes them again, and may store them again."""
 
 from dataclasses import dataclass, field, fields
 from itertools import islice
@@ -24,8 +24,8 @@ _begin = itemgetter(0)
 
 
 def layers_of(kv_caches, layers):
-    """How the bytes of each layer's blocks are ordered: dtype, sizes, strides inside a block, and the kernels that have
-    them so.  How many blocks there are is none of it, nor a stride from one block to others."""
+    """The order of the bytes of each layer's blocks: dtype, sizes, strides inside a block, and the kernels that ask for
+    that order.  The number of blocks does not count, nor does a stride from one block to the next."""
     out = []
     for name, cache in sorted(kv_caches.items()):
         backend = getattr(layers.get(name), "attn_backend", None)
@@ -37,8 +37,9 @@ def layers_of(kv_caches, layers):
 
 @dataclass
 class WorkerMetadata(OffloadingWorkerMetadata):
-    """vLLM's knows of no job that fails."""
-    unmoved: dict = field(default_factory=dict)      # job -> slots that its store has not filled, or its load not brought
+    """vLLM's own class knows of no job that fails."""
+    # job -> slots that its store has not filled, or its load has not brought
+    unmoved: dict = field(default_factory=dict)
 
     @classmethod
     def of(cls, meta, unmoved):
@@ -52,8 +53,8 @@ class WorkerMetadata(OffloadingWorkerMetadata):
 
 
 def make_keys(state, configs):
-    """Keys of the blocks that a request has hashes of, in each group: as update_offload_keys of vLLM makes them one by one, which
-    then finds nothing left to do."""
+    """Keys of the blocks that a request has hashes of, in each group.  It makes them at once; update_offload_keys of
+    vLLM, which makes them one by one, then finds nothing left to do."""
     for config, group in zip(configs, state.group_states):
         per, had = config.hashes_per_chunk, len(group.offload_keys)
         hashes, tail = state.req.block_hashes, config.group_idx.to_bytes(4, "big")
@@ -61,15 +62,15 @@ def make_keys(state, configs):
         if not keys:
             continue
         if keys[0] != make_offload_key(hashes[per * had + per - 1], config.group_idx):
-            return               # another form: vLLM knows it
+            return               # another form, which vLLM knows
         group.offload_keys += keys
         step = config.tokens_per_chunk
         state.req_context._offload_key_positions.update(zip(keys, range(step * (had + 1), step * (had + len(keys) + 1), step)))
 
 
 class GPCConnector(OffloadingConnector):
-    # vLLM asks the class while it puts its configuration together, or when it chooses the layout of the KV cache: before
-    # the weights are loaded, so whatever is wrong with a key need not wait for them.
+    # vLLM asks the class while it puts its configuration together, or when it chooses the layout of the KV cache.  Both
+    # are before the weights are loaded, so an error in a key shows at once.
 
     @classmethod
     def requires_piecewise_for_cudagraph(cls, extra_config):
@@ -82,7 +83,7 @@ class GPCConnector(OffloadingConnector):
         return super().get_required_kvcache_layout(vllm_config)
 
     def __init__(self, vllm_config, role, kv_cache_config):
-        told = model.TOLD.set(vllm_config)       # the spec, which super() makes, gets no more than an OffloadingConfig
+        told = model.TOLD.set(vllm_config)       # the spec, which super() makes, gets only an OffloadingConfig
         try:
             super().__init__(vllm_config, role, kv_cache_config)
         finally:
@@ -104,12 +105,13 @@ class GPCConnector(OffloadingConnector):
             self.connector_scheduler.manager.windows = {
                 g.group_idx: g.sliding_window_size_in_chunks + 1 for g in self.connector_scheduler.config.kv_group_configs
                 if g.sliding_window_size_in_chunks is not None}
-            # of a state vLLM needs one chunk; so it does of a window that is no longer than a chunk
+            # vLLM needs one chunk of a state, and one of a window that is no longer than a chunk
             self.connector_scheduler.manager.once = {
                 g.group_idx for g in self.connector_scheduler.config.kv_group_configs if g.sliding_window_size_in_chunks == 1}
 
     def _ask_once(self):
-        """vLLM asks for a prompt key by key.  Where it wants nothing but the number of hits, one question takes their place."""
+        """vLLM asks for a prompt key by key.  Where it wants only the number of hits, one question takes their
+        place."""
         scheduler, each = self.connector_scheduler, self.connector_scheduler._maximal_prefix_lookup
         if scheduler._events_tracker.self_describing_enabled:
             return
@@ -124,13 +126,13 @@ class GPCConnector(OffloadingConnector):
         return state and state.req
 
     def reset_cache(self):
-        """vLLM leaves requests as they are where it does not preempt them."""
+        """vLLM leaves requests as they are unless it preempts them."""
         for state in self.connector_scheduler._req_status.values():
             if getattr(state.req, "num_computed_tokens", 0):
                 self.connector_scheduler.manager.set_apart(state.req_context)
         return super().reset_cache()
 
-    # ---- the worker's side: what was not loaded ----
+    # ---- the worker's side: blocks that were not loaded ----
 
     def register_kv_caches(self, kv_caches):
         super().register_kv_caches(kv_caches)
@@ -170,7 +172,7 @@ class GPCConnector(OffloadingConnector):
         worker = self.connector_worker and self.connector_worker.worker
         return worker.take_load_errors() if worker else set()
 
-    # ---- the scheduler's side: vLLM takes all that was found for stored, and asks for no store of it ----
+    # ---- the scheduler's side: vLLM takes all found blocks for stored, and asks for no store of them ----
 
     def on_new_request(self, request):
         if self.trace:
@@ -188,7 +190,7 @@ class GPCConnector(OffloadingConnector):
         return self._tell_hints(request, super().request_finished_all_groups(request, block_ids))
 
     def _tell_hints(self, request, answer):
-        """Whoever sent hints is told what became of them, with the request's answer."""
+        """The request's answer tells the outcome of its hints."""
         if self.trace:
             self.trace.forget(request.request_id)
         told = self.connector_scheduler.manager.hints.take(request.request_id)
@@ -209,8 +211,8 @@ class GPCConnector(OffloadingConnector):
         return answer
 
     def build_connector_meta(self, scheduler_output):
-        """What has no block yet is offered again in the next step.  vLLM knows that only of all that it offers for a
-        request, and warns each time."""
+        """A chunk that has no block yet is offered again in the next step.  vLLM can note that only for all chunks that
+        it offers for a request, and warns each time."""
         meta = super().build_connector_meta(scheduler_output)
         for number, keys in self.connector_scheduler.manager.take_later().items():
             state = self.connector_scheduler._req_status.get(number)
@@ -233,14 +235,14 @@ class GPCConnector(OffloadingConnector):
                 self.trace.allocated(request.request_id, num_external_tokens)
 
     def get_external_cache_hit_sources(self, request, num_external_tokens):
-        """vLLM asks for each key, and sweeps.  Where all came from RAM, the tokens that its loads cover are of RAM, and others of
-        nobody, as vLLM says."""
+        """Counts hits.  vLLM asks for each key, and sweeps.  Where all came from RAM, the tokens that its loads cover
+        count for RAM, and others for no tier, as vLLM counts."""
         manager, state = self.connector_scheduler.manager, self.connector_scheduler._req_status[request.request_id]
         if not manager.is_all_of_ram(state.req_context):
             return super().get_external_cache_hit_sources(request, num_external_tokens)
         at, ranges, covered = state.num_locally_computed_tokens, state.load_key_ranges, 0
         end = at + num_external_tokens
-        if ranges and not self.several:          # those of one group follow each other
+        if ranges and not self.several:          # keys of one group follow each other
             ranges = [(ranges[0][0], ranges[-1][1], None)]
         for low, high, _ in sorted(ranges, key=_begin):
             if high > at:
@@ -250,10 +252,10 @@ class GPCConnector(OffloadingConnector):
         return {source: n for source, n in told.items() if n}
 
     def _tell_unmoved(self, meta):
-        """Before vLLM ends these jobs: for it none has failed."""
+        """Called before vLLM ends these jobs, since for vLLM none has failed."""
         scheduler = self.connector_scheduler
         for number, slots in getattr(meta, "unmoved", {}).items():
-            job = scheduler._jobs.get(number)    # none: a reset has forgotten it
+            job = scheduler._jobs.get(number)    # there is none: a reset has forgotten it
             request = job and scheduler._req_status.get(job.req_id)
             if request:
                 scheduler.manager.set_unmoved(slots, job.is_store, request.req_context)
@@ -273,7 +275,7 @@ class GPCConnector(OffloadingConnector):
             self.trace.complete(connector_output)
 
     def _store_again(self, request, groups, bad):
-        """From its first bad block on, all is computed.  bad: None for all of its blocks."""
+        """From the first bad block of a request on, all is computed.  bad: None stands for all of its blocks."""
         config, state = self.connector_scheduler.config, self.connector_scheduler._req_status.get(request)
         for group, stored in zip(config.kv_group_configs, state.group_states if state else ()):
             at = next((i for i, b in enumerate(groups[group.group_idx]) if bad is None or b in bad), None)

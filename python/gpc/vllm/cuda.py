@@ -2,9 +2,10 @@
 # Tests: t/python/vllm-gpu.t t/python/vllm-register.t
 """Copies between KV caches on a GPU and slots in RAM, by the CUDA runtime that is in this process with PyTorch.
 
-Each thread that copies has streams of its own, and copies of a load take turns in two of them.  A job's fence is an event behind what the engine has given to its
-stream when it gave us the job: a store waits for the kernels that fill the blocks, a load for those that still read
-what was in them.  Slots are registered with the GPU by a thread (register.py), for which no copy waits.
+Each thread that copies has streams of its own, and copies of a load take turns in two of them.  When the engine gives
+us a job, it has given work to its own stream.  The job's fence is an event after that work: a store waits for the
+kernels that fill the blocks, a load for those that still read the old bytes.  A thread registers slots with the GPU
+(register.py), and no copy waits for it.
 """
 
 import array
@@ -21,8 +22,8 @@ log = logging.getLogger("vllm.gpc")
 _NON_BLOCKING, _PORTABLE = 1, 1
 _ALREADY = 712                   # cudaErrorHostMemoryAlreadyRegistered
 _BLOCKING_WAIT, _NO_TIMING = 1, 2
-_EVENTS = 8 + 2 + 2              # of units; of the copies and the sums of both lanes (struct pages_calls) ...
-_SO_FAR = 2                      # ... and of the copies so far, which streams alone wait for
+_EVENTS = 8 + 2 + 2              # sums of units, and the copies and sums of both lanes (struct pages_calls) ...
+_SO_FAR = 2                      # ... and the copies so far, for which only streams wait
 _RUNTIMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
 _pointer, _size = ctypes.c_void_p, ctypes.c_size_t
 
@@ -34,21 +35,21 @@ class CudaError(RuntimeError):
 def runtime():
     for name in _RUNTIMES:
         try:
-            return ctypes.CDLL(name)     # by its soname: what PyTorch has loaded is found first
+            return ctypes.CDLL(name)     # by its soname, which finds the one that PyTorch has loaded first
         except OSError:
             continue
     raise CudaError(f"none of {', '.join(_RUNTIMES)} is in this process")
 
 
 class Driver:
-    """Registers memory: called by the thread of register.py, and by the one that closes."""
+    """Registers memory; the thread of register.py calls it, and the one that closes."""
 
     def __init__(self, device, rt, text):
         self.device, self.rt, self.text = device, rt, text
 
     def _check(self, name, err):
         if err:
-            self.rt.cudaGetLastError()   # nobody else is to be told of it
+            self.rt.cudaGetLastError()   # no later call may get this error
             raise Refused(f"{name}: {self.text(err)} ({err})")
 
     def start(self):
@@ -70,7 +71,8 @@ class CudaMover:
     on_device = True
 
     def __init__(self, device, record, rt=None):
-        """device: its ordinal.  record(): an event of the engine's stream, with cuda_event (torch.cuda.Event)."""
+        """device: its ordinal.  record(): records an event of the engine's stream, with cuda_event
+        (torch.cuda.Event)."""
         self.device, self.record, self.rt, self.sums = device, record, rt or runtime(), None
         self.mine = threading.local()
         self.lock, self.streams, self.events, self.registrations = threading.Lock(), [], [], {}
@@ -89,7 +91,7 @@ class CudaMover:
         return self.record()
 
     def open(self, base, slots, stride, folder):
-        """Registered memory is copied without a stop on the way.  Otherwise the copies are slower, not wrong."""
+        """Registered memory is copied without a detour.  Otherwise the copies are slower, and still right."""
         r = self.registrations[base] = Registration(Driver(self.device, self.rt, self.text), base, slots, stride, folder)
         return r.each
 
@@ -97,7 +99,7 @@ class CudaMover:
         return ctypes.cast(getattr(self.rt, name), _pointer).value
 
     def _make_event(self, wait=_BLOCKING_WAIT):
-        """A thread that waits for it sleeps, so each record of such an event interrupts the host."""
+        """A thread that waits for such an event sleeps, so each record of one interrupts the host."""
         e = _pointer()
         self._call("cudaEventCreateWithFlags", ctypes.byref(e), wait | _NO_TIMING)
         with self.lock:
@@ -126,18 +128,20 @@ class CudaMover:
         return calls
 
     def sum_images(self, pieces, blocks):
-        """From now on chunks of so many blocks are summed where they are: of (address, stride, bytes) each."""
+        """From now on chunks of so many blocks are summed in place.  A block is (address, stride, bytes) of each
+        tensor."""
         flat = array.array("Q", [n for p in pieces for n in p])
         self.sums = _gpc._sums_open(f"cuda:{self.device}", flat, blocks)
 
     def begin(self, fence):
-        """What this thread copies next waits for that; how it copies (struct pages_calls of pages.h)."""
+        """The next copies of this thread wait for that fence; returns how it copies (struct pages_calls of pages.h)."""
         calls = self._mine()
-        calls[-1] = fence.cuda_event     # C follows it: a call from here would let the engine's thread have the interpreter
+        # C code follows: a call from here would let the engine's thread take the interpreter
+        calls[-1] = fence.cuda_event
         return calls
 
     def abandon(self):
-        """After a copy that failed: when this returns, none of this thread is under way."""
+        """Called after a copy that failed: when it returns, no copy of this thread is under way."""
         try:
             for s in filter(None, self.mine.streams):
                 self._call("cudaStreamSynchronize", _pointer(s))
@@ -149,7 +153,7 @@ class CudaMover:
             r.close()
 
     def registering(self):
-        """Is a thread at it?  And the bytes that are registered."""
+        """Is a thread registering?  And the number of bytes that are registered."""
         some = [*self.registrations.values()]
         return any(r.running() for r in some), sum(r.registered() for r in some)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-failures.t
-"""Blocks that nobody is to find any more, and the writer has not been told yet.
+"""Blocks that no lookup should find any more, before the writer has been told of them.
 
     the ring has room            the drop is on its way, also where there is no writer: the next one does it
     the ring is full             the block is kept here, with a reference of ours, and tried again
@@ -22,10 +22,10 @@ class Drops:
         self.kept = deque()      # (handle, block)
 
     def drop(self, c, blocks, keys):
-        """Somebody references them meanwhile, so they have these keys."""
+        """They are referenced meanwhile, so they have these keys."""
         if not self._send(c, blocks):
             for block, key in list(zip(blocks, keys))[:MOST - len(self.kept)]:
-                if c.ref(key, [block]):          # else it has gone by itself
+                if c.ref(key, [block]):          # else the block has gone by itself
                     self.kept.append((c, block))
 
     def again(self):

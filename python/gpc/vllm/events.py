@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-namespace.t t/python/vllm-manager.t
-"""What was stored and removed, by whomever, and can be loaded by this engine: what has its namespace, and an adapter
-that it has seen.  Told as OffloadKeys."""
+"""Blocks that were stored and removed, by any process, and that this engine can load: those with its namespace, and
+with an adapter that it has seen.  They are told as OffloadKeys."""
 
 import gpc
 
@@ -10,7 +10,7 @@ _MOST = 4096                     # events for one step
 
 class Events:
     def __init__(self, cache, keys_of):
-        """keys_of(OffloadKeys): the gpc keys that this engine asks for them under, a buffer for each way."""
+        """keys_of(OffloadKeys): the gpc keys that this engine uses for them, a buffer for each way."""
         self.c, self.cursor, self.keys_of = cache, 0, keys_of
         self.known = {}          # gpc key -> OffloadKey
         _, self.cursor = cache.event_read(gpc.FROM_NOW, 1)
@@ -24,7 +24,7 @@ class Events:
         return [x for x in ((True, gone), (False, new)) if x[1]]
 
     def _ours(self, entries):
-        """gpc key -> OffloadKey of those that this engine asks for."""
+        """gpc key -> OffloadKey, for the keys that this engine asks for."""
         out, by_size = {}, {}
         for e in entries:
             by_size.setdefault(len(e.digest), []).append(e)
@@ -36,7 +36,8 @@ class Events:
         return out
 
     def reset(self):
-        """Another namespace: what this engine could load is gone for it, and other chunks have come."""
+        """Begins another namespace: for this engine the old chunks are gone, and the chunks of the new one have
+        come."""
         self.first += self._walk()
 
     def take(self):
@@ -44,7 +45,7 @@ class Events:
         out, self.first = self.first, []
         try:
             events, self.cursor = self.c.event_read(self.cursor, _MOST)
-        except gpc.Stale as e:           # too late: look at what there is
+        except gpc.Stale as e:           # too late for the feed: it looks at the blocks that are there
             self.cursor = e.cursor
             return out + self._walk()
         ours = self._ours([e for e in events if e.what == gpc.STORED and e.digest])

@@ -1,29 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-figures.t t/python/vllm-seen.t t/python/vllm-below.t t/python/vllm-loads.t
 #   t/python/vllm-step.t t/python/vllm-manager.t
-"""What a lookup answers: keys that are pinned, keys that are below RAM, keys that somebody else computes, keys to compute here.
+"""The answers to lookups: keys that are pinned, keys that are below RAM, keys that another process computes, keys to
+compute here.
 
-Rules that keep engines from starving each other: a request that waits holds no claim and no reserved block of its
-own, and waits once, until its deadline.  A claim is held by the request that computes its key, until the store
-takes it over or the request ends.
+Some rules keep engines from starving each other.  A request that waits holds no claim and no reserved block of its
+own.  It waits once, until its deadline.  A claim is held by the request that computes its key, until the store takes it
+over or the request ends.
 
-A prompt is looked for in RAM, then below it, then it is claimed.  Each step of vLLM asks anew, so what has come is
-pinned by the lookup that says HIT.  Of a question to the tiers (engines/below.py has its states):
+A prompt is looked for in RAM, then below it, then it is claimed.  Each step of vLLM asks anew, so the lookup that says
+HIT pins the blocks that have come.  Questions to the tiers (engines/below.py has their states):
 
-    a request                     its question                     it is told, of what RAM does not have
+    a request                     its question                     it is told, of keys that RAM lacks
     no tier has the first key     none                             as without tiers: no wait
-    a tier has some               asked, until gpc_below_ms        HIT_PENDING of these, MISS behind them
-    only a store can tell         asked as well                    RETRY: nobody knows yet whether it is there
-    asks again, it is open        the same                         the same, but HIT for what came
+    a tier has some               asked, until gpc_below_ms        HIT_PENDING of these, MISS after them
+    only a store can tell         asked as well                    RETRY: it is not known yet whether it is there
+    asks again, it is open        the same                         the same, but HIT for keys that came
     asks again, it has ended      none: no second one of a key     MISS, and it is claimed and computed
     has waited gpc_below_ms       none any more                    MISS
     the tier is late              none                             MISS
-    is aborted, or finishes       nobody looks at its answer       nothing
+    is aborted, or finishes       its answer is ignored            nothing
     is preempted, and asks anew   a new one, in the time left      as above
-    sleeps, is reset              nobody's: another Request asks   as a request that begins
+    sleeps, is reset              none: another Request asks       as a request that begins
 
-The steward of the tiers claims the blocks that it brings for others.  Nobody waits for these claims: only questions have
-deadlines that hold for tiers.
+The steward of the tiers claims the blocks that it brings for others.  No request waits for these claims, since only
+questions have deadlines that hold for tiers.
 """
 
 import array
@@ -39,14 +40,14 @@ from .cache import POOL
 from .seen import Seen
 
 HIT, MISS, PENDING, RETRY = "HIT", "MISS", "HIT_PENDING", "RETRY"
-ASK = 1.0                        # seconds that the asker waits for the writer; the scheduler waits for nobody
-_NOTHING = types.MappingProxyType({})     # most requests have none of it
+ASK = 1.0                        # seconds that the asker waits for the writer; the scheduler does not wait
+_NOTHING = types.MappingProxyType({})     # most requests have none of these
 RUN = 64                         # keys that are imported anew rather than found one by one
 PAUSE = 0.05                     # seconds from an answer with too few blocks to the next question for such a request
 
 
 class Request:
-    """Of one request, kept in its context."""
+    """The state of one request, kept in its context."""
     __slots__ = ("pins", "loading", "again", "run", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
                  "files", "until", "apart", "left_out", "failed", "loaded", "counted", "over", "refused", "missing",
                  "raw", "places", "claimed", "offered", "going", "question", "since", "unread", "allowed", "below", "came",
@@ -56,37 +57,37 @@ class Request:
         self.allowed = allowed   # by its kv_load_tiers
         self.below = _NOTHING    # key -> (question, answer until it ends): the tiers were asked for it
         self.came = _NOTHING     # key -> tier that it was asked for
-        self.left = left         # seconds that it may wait for tiers yet ...
-        self.waits_since = None  # ... and since when it does
-        self.wanted = None       # group -> keys by themselves, that are asked for at the end of this step
-        self.ends = None         # group of keys by themselves -> where a lookup of this step has begun
-        self.since = since       # what was dropped from then on may be in what it computes ...
-        self.unread = set()      # ... but for these, whose load has failed, and those behind them
+        self.left = left         # seconds that it may still wait for tiers ...
+        self.waits_since = None  # ... and the time since when it waits
+        self.wanted = None       # group -> keys that are asked for one by one at the end of this step
+        self.ends = None         # group of such keys -> where a lookup of this step has begun
+        self.since = since       # blocks that were dropped from then on may be inputs of its KV ...
+        self.unread = set()      # ... but for these, whose load has failed, and those after them
         self.pins = {}           # key -> block, referenced by a lookup of this step
         self.loading = {}        # key -> block, referenced by loads under way
         self.again = {}          # key -> loads under way beside the first one
         self.memo = {}           # key -> answer in this step: the scheduler asks again and again
-        self.waiting = None      # the claim of another peer that this request sleeps for ...
+        self.waiting = None      # the claim of another peer that this request waits for ...
         self.waits_for = ()      # ... and the keys that are pending with it
-        self.deadline = None     # of all waits of this request
+        self.deadline = None     # the time of all waits of this request
         self.gave_up = False
         self.generation = generation
-        self.salt = None         # of its keys, from its first question on
+        self.salt = None         # salt of its keys, from its first question on
         self.lora, self.files = None, None       # its adapter, and the state of the adapter's files
-        self.until = None        # it is asked for: when its lookups wait no more
+        self.until = None        # the adapter is asked for: when its lookups stop waiting
         self.offered = {}        # key -> whether it is stored: see Seen
         self.claimed = set()     # keys that it has, or had, ahead
         self.raw, self.run, self.places = {}, ([], b""), {}      # see keys_of, place_of
-        self.over = False        # it has ended: what it asked for is given back
-        self.refused = set()     # keys that a store asked for, and that somebody else computes
+        self.over = False        # it has ended, and its requested blocks are given back
+        self.refused = set()     # keys that a store asked for, and that another process computes
         self.missing = set()     # keys that a store asked for, and that have no block yet: see Shortage
         self.question = {}       # group -> keys of the last lookup, that are not counted yet: see count_asked
         self.counted = set()     # groups of full attention, and keys of others, that were looked up: see _count
-        self.failed = set()      # keys whose load has failed: none for this request from then on
-        self.loaded = {}         # key -> how often, where nobody tells of failed loads
+        self.failed = set()      # keys whose load has failed: from then on this request does not find them
+        self.loaded = {}         # key -> number of loads, where failed loads are not reported
         self.left_out = not allowed
-        self.going = set()       # these, and what goes with them: a worker drops them, which may take effect later
-        self.apart = apart       # nobody knows of which weights its KV is: it finds and stores nothing
+        self.going = set()       # these, and those that follow them: a worker drops them, which may take effect later
+        self.apart = apart       # the weights of its KV are not known: it finds and stores nothing
 
 
 class Shortage:
@@ -98,31 +99,31 @@ class Shortage:
         is asked for                the answer brings fewer: the cache was full  it is short
         is short                    the stock of this engine has one             it has a block
         is short                    the cache has room, PAUSE after the answer   it is asked for
-        behind a key of its prompt  whatever it has is kept                      it is stored behind that
+        after a key of its prompt   its block is kept                            it is stored after that
           that has no block
         has none at the end of      counted as not stored
           its request
 
-    Without GPCConnector nobody offers a key again: what is short then is not stored."""
+    Without GPCConnector no key is offered again, so a key that is short then is not stored."""
 
     def __init__(self, cache, clock):
         self.c, self.clock, self.again = cache, clock, 0.0
 
     def note(self):
-        """An answer had fewer blocks than were asked for."""
+        """An answer had fewer blocks than the question asked for."""
         self.again = self.clock() + PAUSE
 
     def room(self, asked):
-        """For how many more keys it is worth to ask the writer, beside those that are asked for."""
+        """The number of further keys that are worth a question to the writer, beside those that are asked for."""
         return max(self.c.pool_available(POOL) - asked, 0) if self.clock() >= self.again else 0
 
 
 class Finder:
     def __init__(self, cache, conf, groups, counts, clock=time.monotonic):
         self.c, self.conf, self.counts, self.clock = cache, conf, counts, clock
-        self.chained = groups    # the manager's, which may learn more
+        self.chained = groups    # the manager's list, which may grow
         self.peer = cache.info().peer
-        self.salt = b""          # of the namespace
+        self.salt = b""          # salt of the namespace
         self.ahead = {}          # key -> [request, block]: claimed, not yet stored
         self.most_ahead = cache.pool_get(POOL).blocks // 4
         self.asker = Asker()
@@ -131,23 +132,23 @@ class Finder:
         self.seen = Seen(cache, conf, self.asker, ASK)
         self.shortage = Shortage(cache, lambda: self.clock())
         self.storing = ()        # the manager's
-        self.step_tokens = {}    # as well
-        self.told_of_blocks = bool       # the manager's: does somebody call count_asked?
-        self.asked = {}          # key -> request: to be ahead, when the writer has answered
-        self.epoch = 0           # of what is ahead, or asked: drop_ahead of all ends one
+        self.step_tokens = {}    # the manager's, too
+        self.told_of_blocks = bool       # the manager's: is count_asked called?
+        self.asked = {}          # key -> request that gets ahead when the writer has answered
+        self.epoch = 0           # of keys that are ahead, or asked for; drop_ahead for all ends an epoch
         self.any_block = [gpc.BLOCK(POOL, 0)]
         self.step = set()        # requests with pins or memos of this step
 
     def keys(self, offload_keys, salt=None):
-        """An OffloadKey is a block hash and a group; both go into the gpc key, behind the salt of a request, or of
-        the namespace."""
+        """An OffloadKey is a block hash and a group.  Both go into the gpc key, after the salt of a request or of the
+        namespace."""
         if salt is None:
             salt = self.salt
         return self.c.key_import(b"".join([salt + k for k in offload_keys]), size=len(salt) + len(offload_keys[0]))
 
     def keys_of(self, offload_keys, req):
-        """Of a request, which asks for each of its keys several times: the longest list of its keys by itself, since a
-        dictionary of a long prompt costs more than its keys."""
+        """The keys of a request, which asks for each of them several times.  The longest list of its keys is kept by
+        itself, since a dictionary of a long prompt costs more than its keys."""
         raw, (run, of_run), n = req.raw, req.run, len(offload_keys)
         if n <= len(run) and offload_keys == (run if n == len(run) else run[:n]):
             return of_run[:16 * n]
@@ -155,7 +156,7 @@ class Finder:
             return b"".join([raw[k] for k in offload_keys])
         except KeyError:
             pass
-        if req.salt is None:     # and not the namespace's
+        if req.salt is None:     # and not that of the namespace
             raise KeyError("nobody knows the adapter of this request yet: no lookup of this step said HIT")
         made = bytes(self.keys(offload_keys, req.salt))
         if n >= RUN:
@@ -167,7 +168,7 @@ class Finder:
         return made
 
     def place_of(self, positions, req):
-        """(group, as it ends a key, and where the chunk ends) -> key.  Keys only come."""
+        """(group, which ends a key, and the place where the chunk ends) -> key.  Keys are only added."""
         if len(positions) > len(req.places):
             req.places.update(((k[-4:], p), k) for k, p in itertools.islice(positions.items(), len(req.places), None))
         return req.places
@@ -187,7 +188,8 @@ class Finder:
         return HIT if key in req.pins else req.memo[key]
 
     def _single(self, key, req, positions):
-        """Window and state groups have holes, so each key is by itself, and nobody waits for one that is computed."""
+        """Window and state groups have holes, so each key counts by itself, and no request waits for one that is being
+        computed."""
         new, raw = key not in req.counted, self.keys_of([key], req)
         (block,) = self.c.lookup(raw, flags=gpc.REF | (0 if new else gpc.TOUCH)) if self._may_have(raw, req) else (-1,)
         if self.below.mask:
@@ -198,14 +200,14 @@ class Finder:
             req.pins[key] = block
         else:
             req.memo[key] = self._single_below(key, raw, req, positions) if self.below.mask else MISS
-            new = new and req.memo[key] is MISS          # else it is no answer yet
+            new = new and req.memo[key] is MISS          # else there is no answer yet
         if new:
             req.counted.add(key)
             self._count(1, [key] if block >= 0 else [], req)
 
     def _count(self, looked, found, req):
-        """A request is one question, however often the scheduler asks before it has room for it, and after a load that
-        failed: so hits are those of vLLM.  The library counts the same ones."""
+        """A request is one question, however often the scheduler asks before it has room for the request, and after a
+        load that failed.  So hits are counted as vLLM counts them, and the library counts the same ones."""
         self.counts["lookups"] += looked
         self.counts["hits"] += len(found)
         self.counts["hits_ram"] += len(found)
@@ -218,14 +220,14 @@ class Finder:
             self.c.hits_add(disk=disk, store=store)
 
     def _may_have(self, raw, req):
-        """How many of the first ones the request may load, by its kv_load_tiers."""
+        """The number of the first ones that the request may load, by its kv_load_tiers."""
         n = len(raw) // 16
         if RAM in req.allowed:
             return n
         return next((i for i, s in enumerate(self.below.tiers_of(raw)) if not s & req.allowed), n)
 
     def _prefix(self, key, req, positions):
-        """One call for the rest of the prompt.  What is found is referenced before anybody hears of it."""
+        """One call for the rest of the prompt.  Found blocks are referenced before the answer is given."""
         at, group = positions.get(key), _group(key)
         ours, pins, memo, loading = key[-4:], req.pins, req.memo, req.loading
         rest = [key] if at is None else [k for k, p in positions.items() if p >= at]
@@ -234,7 +236,7 @@ class Finder:
         if pins or memo or loading:
             rest = [k for k in rest if k not in pins and k not in memo and k not in loading]
         rest.sort(key=positions.get)
-        if req.failed:           # nothing behind one is of use
+        if req.failed:           # keys after one of these are of no use
             rest = rest[:next((i for i, k in enumerate(rest) if k in req.failed), len(rest))]
         keys = self.keys_of(rest, req)
         mine = keys if RAM in req.allowed else keys[:16 * self._may_have(keys, req)]
@@ -248,7 +250,7 @@ class Finder:
             self._count_prefix(group, rest, keys, req)
 
     def _count_prefix(self, group, rest, keys, req):
-        """When the answer is no wait."""
+        """Called when the answer is no wait."""
         if group in req.counted or not rest:
             return
         req.question[group] = rest, keys
@@ -256,8 +258,8 @@ class Finder:
             self.count_asked(req)
 
     def count_asked(self, req):
-        """When the request has its blocks, as vLLM counts it: until then it may be asked for again and again, and find more,
-        or have it in its own prefix cache."""
+        """Counts when the request has its blocks, as vLLM does.  Until then it may ask again and again, and find more,
+        or find them in its own prefix cache."""
         for group, (rest, keys) in req.question.items():
             if group not in req.counted:
                 req.counted.add(group)
@@ -294,7 +296,7 @@ class Finder:
         return first.state == gpc.CLAIM_PENDING and not self.is_brought(first)
 
     def is_brought(self, claim):
-        """Is it the steward of the tiers that has it pending?  A tier may hang, so nobody relies on that."""
+        """Has the steward of the tiers a claim on it?  A tier may hang, so no request waits for that claim."""
         return claim.state == gpc.CLAIM_PENDING and claim.peer in self.below.stewards
 
     def _ask_below(self, keys, raw, sources, req, holes=False):
@@ -307,7 +309,7 @@ class Finder:
         req.below.update((k, (q, RETRY if s is None else PENDING)) for k, s in zip(keys, sources))
 
     def _is_pending(self, key, req):
-        """A question that has ended is none, and its time is over."""
+        """Is its question open?  When no question is open any more, the time of the wait is counted."""
         q, now = req.below[key][0], self.clock()
         if q.is_open(now):
             return True
@@ -332,8 +334,8 @@ class Finder:
         return RETRY if sources[0] is None else PENDING
 
     def _is_near(self, key, req, positions):
-        """Does vLLM need it, if the prompt is found up to where this lookup began?  It asks from there backwards.  Of those
-        farther off a store is not asked, else it were all of them."""
+        """Does vLLM need it, if the prompt is found up to the start of this lookup?  vLLM asks backwards from there.  A
+        store is not asked for keys farther off, since it would be asked for all of them."""
         group = _group(key)
         return group in self.windows and (req.ends[group] - positions.get(key, 0) <
                                           self.windows[group] * self.step_tokens.get(group, 0))
@@ -347,7 +349,7 @@ class Finder:
     # ---- claims ----
 
     def _wait_or_claim(self, missed, keys, req):
-        """True: the memo has the answers.  The first key decides: pending elsewhere, or ours to compute."""
+        """True: the memo has the answers.  The first key decides: another process computes it, or this request will."""
         if not self.conf.claim_chunks or req.gave_up:
             return False
         if req.waiting and missed[0] in req.waits_for:
@@ -357,14 +359,14 @@ class Finder:
             if req.gave_up:
                 return False
         req.waiting, req.waits_for = None, ()
-        # another request of this engine computes it: vLLM knows that; or this one has asked already
+        # another request of this engine computes it, and vLLM knows that; or this one has asked already
         if missed[0] in self.ahead or missed[0] in self.asked:
             return False
         n = min(len(missed), self.conf.claim_chunks, self.most_ahead - len(self.ahead) - len(self.asked))
         return n > 0 and self._claim(missed[:n], keys[:16 * n], missed, req)
 
     def may_wait(self, req):
-        """Has this request time left, of all its waits together?"""
+        """Has this request time left, over all its waits?"""
         if req.gave_up or not self.conf.pending_ms:
             return False
         if req.deadline is None:
@@ -390,7 +392,7 @@ class Finder:
         req.memo.update((k, PENDING if k in req.waits_for else MISS) for k in missed)
 
     def peek(self, keys):
-        """What is known of each without the writer."""
+        """The states of keys that are known without the writer."""
         return self.c.claim(keys, self.any_block * (len(keys) // 16), flags=gpc.PEEK)
 
     def _claim(self, mine, keys, missed, req):
@@ -400,10 +402,10 @@ class Finder:
             req.waits_for = {k for k, c in zip(mine, self.peek(keys)) if c.state == gpc.CLAIM_PENDING} | {mine[0]}
             self._remember(missed, req)
             return True
-        if first.state == gpc.CLAIM_LIVE:        # published since we looked
+        if first.state == gpc.CLAIM_LIVE:        # published after this lookup
             req.pins.update(zip(mine, self.c.acquire(keys, flags=gpc.TOUCH)))
         elif first.state == gpc.CLAIM_MINE:
-            ready = self.seen.ready(keys)        # nobody is to wait for what is not stored
+            ready = self.seen.ready(keys)        # no request should wait for a key that is not stored
             mine, keys = mine[:ready], keys[:16 * ready]
             n = self.take_stock(mine, req)
             if n:
@@ -413,7 +415,7 @@ class Finder:
         return False
 
     def take_stock(self, keys, req):
-        """How many of the first ones have a block of the stock, at once."""
+        """The number of the first ones that get a block of the stock, at once."""
         try:
             blocks = self.c.reserve(POOL, len(keys), flags=gpc.IN_HAND | gpc.PARTIAL, timeout=0) if keys else []
         except gpc.Error:
@@ -424,21 +426,21 @@ class Finder:
         return len(blocks)
 
     def _claim_ahead(self, keys, raw, req):
-        """They have blocks.  A store does not wait for the claim, and what was published, or given back, is claimed by
-        nobody: a block of a request that has ended may be another one's by then."""
+        """These keys have blocks.  A store does not wait for the claim.  A key that was published, or given back, is
+        not claimed: a block of a request that has ended may belong to another request by then."""
         held = [self.ahead[k] for k in keys]
         blocks = [b for _, b in held]
         self.asker.ask(lambda: None if req.over else self.c.claim(raw, blocks, timeout=ASK),
                        lambda claims: self._keep(keys, held, claims or ()))
 
     def _keep(self, keys, held, claims):
-        """What somebody else turns out to compute is not ours to hold, nor what follows it."""
+        """Keys that another process turns out to compute are not ours to hold, nor are those that follow them."""
         at = next((i for i, x in enumerate(claims) if x.state != gpc.CLAIM_MINE), len(keys))
         gone = [k for k, h in zip(keys[at:], held[at:]) if self.ahead.get(k) is h]
         self.c.release([self.take_ahead(k) for k in gone])
 
     def ask(self, keys, raw, req, store):
-        """Blocks that are reserved for these keys, and claimed, in a later step: see take.  False: not now.
+        """Asks for blocks that are reserved for these keys, and claimed, in a later step: see take.  False: not now.
 
             the request           the question                          its blocks and claims
             lives                 is answered, and taken by a step      are the request's, or go back
@@ -454,7 +456,7 @@ class Finder:
         return True
 
     def _reserve(self, raw, n):
-        """By the asker's thread: (blocks, states), states None where the claim had no answer."""
+        """Called by the asker's thread: (blocks, states); states is None where the claim had no answer."""
         blocks = sorted(self.c.reserve(POOL, n, flags=gpc.PARTIAL, timeout=ASK))     # neighbours are copied together
         try:
             return blocks, [x.state for x in self.c.claim(raw[:16 * len(blocks)], blocks, timeout=ASK)]
@@ -462,8 +464,9 @@ class Finder:
             return blocks, None
 
     def _take(self, keys, req, store, epoch, answer):
-        """Of a prompt that is to be computed, what follows a chunk of somebody else is not claimed.  A store takes each
-        key that is ours, and claims are advice; what it does not get it is not to ask for again."""
+        """In a prompt that is to be computed, keys after a chunk that another process computes are not claimed.  A
+        store takes each key that is ours, and claims are advice.  A store does not ask again for keys that it does not
+        get."""
         blocks, states = answer or ((), None)
         for k in keys:
             if self.asked.get(k) is req:
@@ -475,7 +478,7 @@ class Finder:
             take = ()
         back = []
         for k, b, state in zip(keys, blocks, states):
-            if self.is_ahead(k, req) or k in self.storing:       # it has had one of the stock meanwhile
+            if self.is_ahead(k, req) or k in self.storing:       # it has had a block of the stock meanwhile
                 back.append(b)
                 continue
             if store and take and state == gpc.CLAIM_LIVE and k in req.going:
@@ -493,21 +496,21 @@ class Finder:
         self.c.release(back)
         if len(blocks) < len(keys) and not req.over:
             self.shortage.note()
-        if store and take and not self.told_of_blocks():         # nobody offers them again
+        if store and take and not self.told_of_blocks():         # these are not offered again
             req.refused.update(keys[len(blocks):])
             self.counts["no_room"] += len(keys) - len(blocks)
 
     # ---- ends ----
 
     def is_ahead(self, key, req):
-        """Has it a block that is claimed, for this salt?"""
+        """Has the key a block that is claimed, for this salt?"""
         return key in self.ahead and self.ahead[key][0].salt == req.salt
 
     def take_ahead(self, key):
         return self.ahead.pop(key)[1]
 
     def drop_ahead(self, req=None):
-        """The claims of a request that has ended, or all."""
+        """Gives back the claims of a request that has ended, or all claims."""
         if req is None:
             self.epoch += 1
             gone = list(self.ahead)
@@ -520,7 +523,7 @@ class Finder:
             self.c.release([self.take_ahead(k) for k in gone])
 
     def _end_below(self, req):
-        """Nobody looks at the answers any more."""
+        """The answers are not taken any more."""
         for q, _ in req.below.values():
             q.over = True
         req.below, req.wanted = _NOTHING, None

@@ -31,12 +31,12 @@ log = logging.getLogger("vllm.gpc")
 
 ACCEPTED, CLIPPED, REJECTED, NOT_DONE, UNKNOWN = "accepted", "clipped", "rejected", "not_carried_out", "unknown"
 OUTCOMES = (ACCEPTED, CLIPPED, REJECTED, NOT_DONE, UNKNOWN)
-LEAVE = 60.0                     # seconds that a chunk is waited for to have a copy below
+LEAVE = 60.0                     # seconds that a chunk may take to have a copy below
 MOST = 1 << 16                   # chunks that are to leave RAM
-MOST_ACTIONS = 64                # of a request
+MOST_ACTIONS = 64                # of one request
 _EACH = 0.2                      # seconds between looks at which have a copy
 _CALL = 1.0                      # seconds for the writer
-_ASK = 1.0                       # seconds until the steward is asked again: its list goes with it
+_ASK = 1.0                       # seconds until the steward is asked again, with a new list
 _SOME = 1024                     # chunks of a question
 _TARGETS = ("session", "session_id", "target", "targets")
 
@@ -46,7 +46,7 @@ def _get(what, name):
 
 
 def actions_of(ctx):
-    """[(number, kind, payload)] of a request's context.  Anything but an envelope has none."""
+    """[(number, kind, payload)] of a request's context; empty for any text that is no envelope."""
     params, out = getattr(ctx, "kv_transfer_params", None) or {}, []
     for envelope in (getattr(ctx, "kv_hints", None), *(params.get(n) for n in ("kv_hints", "kv_hint")
                                                        if isinstance(params, dict))):
@@ -59,12 +59,13 @@ def actions_of(ctx):
 
 
 class Leaving:
-    """Chunks that are written below, and leave RAM when they have a copy there.  A thread of its own asks for that, and
-    reclaims them, last ones first."""
+    """Chunks that are written below, and leave RAM when they have a copy there.  A thread of its own asks for the
+    copies, and reclaims the chunks, last ones first."""
 
     def __init__(self, cache, below):
         self.c, self.below = cache, below
-        self.waiting, self.lock = deque(), threading.Lock()      # (until, keys of a prompt, last one first, when it is asked)
+        # (until, keys of a prompt, last one first, when to ask next)
+        self.waiting, self.lock = deque(), threading.Lock()
         self.n, self.left, self.asked, self.thread, self.stopped = 0, 0, 0, None, threading.Event()
 
     def add(self, keys):
@@ -101,8 +102,8 @@ class Leaving:
                     self.waiting.append((until, rest, again))
 
     def _leave(self, keys):
-        """Those that stay for now: they have no copy yet, are not published yet, or are held, or others that stay follow
-        them; and those of them that are in RAM alone."""
+        """Returns the chunks that stay for now, and those of them that are in RAM alone.  A chunk stays if it has no
+        copy yet, is not published yet or is held, or if a chunk that stays follows it."""
         raw = b"".join(keys)
         blocks = self.c.lookup(raw, spaces=1 << self.below.space, flags=gpc.QUIET)
         there = [bool(s & {DISK, STORE}) for s in self.below.tiers_of(raw)]
@@ -119,7 +120,7 @@ class Leaving:
                 [k for k, b, t in zip(keys, blocks, there) if b >= 0 and not t])
 
     def _write(self, keys):
-        """They are asked for, and looked at again."""
+        """Asks for them; they are looked at again later."""
         some = keys[-_SOME:][::-1]       # from the root on
         try:
             self.c.prefetch(self.below.pool, b"".join(some), flags=gpc.BELOW, timeout=0)
@@ -141,7 +142,8 @@ class Hints:
         self.later = {}          # request's number -> [keys that leave when it has ended]
 
     def arrive(self, ctx, raw_of):
-        """raw_of(payload): gpc keys of what an action is about, in the order of the prompt; None: nobody knows it."""
+        """raw_of(payload): gpc keys of the chunks that an action names, in the order of the prompt; None: they are not
+        known."""
         actions = actions_of(ctx)
         if not actions:
             return
@@ -181,13 +183,13 @@ class Hints:
         return ACCEPTED if all(s & {DISK, STORE} for s in copies) else CLIPPED
 
     def finished(self, request):
-        """Its last store may not be published yet: what has no copy is looked at again."""
+        """The request's last store may not be published yet, so chunks without a copy are looked at again."""
         for keys in self.later.pop(request, ()):
             if not self.leaving.add(keys):
                 log.debug("gpc: request %s: %d chunks are to leave RAM already", request, self.leaving.n)
 
     def take(self, request):
-        """The outcomes, for whoever asked."""
+        """The outcomes for the request, if it asked."""
         return self.of.pop(request, None)
 
     def stop(self):

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-loads.t t/python/vllm-worker.t
-"""The image in a slot: for each part its bytes, and nothing else.
+"""The image in a slot: the bytes of each part, without gaps.
 
     | bytes of part 0 | bytes of part 1 | ...
 
-That is its order in files and stores.  In RAM the parts of all slots lie together, part by part (engines/cache.py), so
-what a rank copies, and registers with its GPU, is one piece of memory.
+That is its order in files and stores.  In RAM the parts of all slots lie together, part by part (engines/cache.py).  So
+the memory that a rank copies, and registers with its GPU, is in one piece.
 
-A part is what one rank stores; where all ranks hold the same bytes (MLA) there is one, of rank 0.  What is known of
-them is sealed in the cache (gpc_seal): each part has its sum, which goes along to a disk or a store and comes back with
-the block.  A store seals behind the bytes, so what was cut off is never published, and a block of another life has none.
-Stores and loads are in C: src/pages.h.
+A part is stored by one rank; where all ranks hold the same bytes (MLA) there is one part, of rank 0.  Each part has a
+sum, which is sealed in the cache (gpc_seal).  The sum goes along to a disk or a store and comes back with the block.  A
+store seals after the bytes are written, so a store that was cut off is never published, and a block of an earlier life
+has no sum.  Stores and loads are in C: src/pages.h.
 
-Sums begin with structure, a word of how the bytes of a part are put together: the worker's tensors and layers
-(worker.py).  The fingerprint cannot have it, as the scheduler makes that.  A slot of another structure is a bad one.
+Sums begin with structure, a word that tells how the bytes of a part are put together: the worker's tensors and layers
+(worker.py).  The fingerprint cannot have it, since the scheduler makes that.  A slot of another structure counts as
+bad.
 """
 
-MOST = 0xffffffff                # bytes of an image: what one transfer, and a file, take
+MOST = 0xffffffff                # bytes of an image, as one transfer or one file may have
 
 
 class Image:
@@ -31,10 +32,11 @@ class Image:
 
 
 class Slots:
-    """What the worker is told: where each chunk is to go or to come from, and whose companion it has to be."""
+    """The worker's orders: where each chunk should go or come from, and the peer whose companion the worker has to
+    be."""
 
     def __init__(self, where, pool, slots, keys):
-        """keys: 16 bytes for each slot, one behind the other."""
+        """keys: 16 bytes for each slot, one after the other."""
         self.where, self.pool, self.block_ids, self.keys = where, pool, slots, keys
 
     def __repr__(self):

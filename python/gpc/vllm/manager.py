@@ -6,9 +6,9 @@
 No vLLM here: `api` has LookupResult, PrepareStoreOutput, RequestOffloadingContext, OffloadingEvent, Medium and
 CacheHitSource, and spec.py makes this a subclass of the abstract class.
 
-What holds a block when: a lookup that answers HIT references it until on_schedule_end, or until complete_load if a
-load was prepared; a claim or a store under way reserves it.  If this process dies, gpc takes these holds back when
-its workers, which attach as companions, have gone.
+Blocks are held as follows.  A lookup that answers HIT references the block until on_schedule_end, or until
+complete_load if a load was prepared.  A claim or a store under way reserves it.  If this process dies, gpc takes these
+holds back when its workers, which attach as companions, have gone.
 """
 
 import functools
@@ -34,17 +34,17 @@ from .writer import Writer
 
 log = logging.getLogger("vllm.gpc")
 
-LOADS = 3                        # of a key by one request, where nobody tells of failed ones: then it is none for it
-SOON = 0.05                      # seconds that a store waits for the writer where nobody would offer it again
+LOADS = 3  # loads of a key by one request, where failed ones are not reported; after that the request does not find it
+SOON = 0.05                      # seconds that a store waits for the writer where it would not be offered again
 OWN = "own"                      # of Request.counted
 
 
 class Manager:
     def __init__(self, cache, name, conf, layout, groups, step_tokens, api, events=False, unshared="", adapter_words=None,
                  engine=None):
-        """groups: number -> True where each chunk follows the one before (full attention), else False.
-        step_tokens: number -> tokens of one chunk.  unshared: why no other engine has this one's KV, or nothing.
-        engine: its number, for meet.py."""
+        """groups: number -> True where each chunk follows the one before (full attention), else False.  step_tokens:
+        number -> tokens of one chunk.  unshared: the reason why no other engine has this one's KV, or nothing.  engine:
+        its number, for meet.py."""
         self.c, self.conf, self.api, self.engine = cache, conf, api, engine
         self.groups, self.step_tokens = groups, step_tokens
         self.gaps = bool(cache.pool_get(POOL).flags & gpc.POOL_UNCHAINED)
@@ -57,18 +57,18 @@ class Manager:
         self.namespace, self.adapters = Namespace(conf.version_file, log, unshared), Adapters(adapter_words)
         self.finder.salt = self.namespace.salt
         self.publisher = Publisher(cache, conf, groups, self.counts, self.finder.keys)
-        self.storing = {}        # key -> block: reserved, a worker writes it
+        self.storing = {}        # key -> block: reserved, and a worker writes it
         self.finder.storing, self.finder.told_of_blocks = self.storing, self._has_connector
         self.finder.step_tokens = step_tokens
         self.sources = {RAM: api.CacheHitSource.HOST,
                         DISK: getattr(api.CacheHitSource, "DISK", api.CacheHitSource.HOST),
                         STORE: getattr(api.CacheHitSource, "EXTERNAL_UNSPECIFIED", api.CacheHitSource.HOST)}
-        self.unfilled = set()    # blocks of these that some worker has not written
+        self.unfilled = set()    # blocks of these that a worker has not written
         self.loads = set()       # requests that have loads under way
-        self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
+        self.limbo = []          # blocks of transfers that a reset has orphaned: see reset_cache
         self.generation = 0
-        self.later = None        # request's number -> keys to be offered again; None: GPCConnector is not there to do that
-        self.once = ()           # groups of states, whose blocks vLLM hands over once: nobody can offer these again
+        self.later = None  # request's number -> keys to be offered again; None: there is no GPCConnector to offer them
+        self.once = ()           # groups of states, whose blocks vLLM hands over once: they cannot be offered again
         self.collecting = False  # the asker waits for answers to publishes
         self.results = {r.name: r for r in api.LookupResult}
         self.events = Events(cache, self._told_keys) if events else None
@@ -83,7 +83,7 @@ class Manager:
 
     @property
     def windows(self):
-        """Group -> chunks that vLLM needs of it."""
+        """Group -> number of its chunks that vLLM needs."""
         return self.finder.windows
 
     @windows.setter
@@ -91,8 +91,8 @@ class Manager:
         self.finder.windows = chunks
 
     def set_chained(self, groups):
-        """Which groups are of full attention, before the first request.  Chains are matched and evicted as such;
-        a group that is not known to be one is kept key by key, which is right for any kind."""
+        """Tells which groups are of full attention, before the first request.  Chains are matched and evicted as such.
+        A group that is not known to be one is kept key by key, which is right for any kind."""
         self.groups.update(groups)
 
     # ---- requests ----
@@ -102,14 +102,14 @@ class Manager:
         if req is None or req.generation != self.generation:
             if req is not None:
                 self._end_missing(req)
-            self.finder.below.look()     # an engine that had nothing to do has had no step that looks
+            self.finder.below.look()     # no step of an idle engine has looked
             req = Request(self.generation, req is not None and req.apart, self._allowed(ctx),
                           0 if self.c.closed else self.c.drops(), self.finder.below.seconds)
             ctx.set_state(req)
         return req
 
     def _allowed(self, ctx):
-        """Tiers that may load, by the request's kv_load_tiers."""
+        """Tiers that the request may load from, by its kv_load_tiers."""
         wanted, here, far = getattr(ctx, "load_tier_filter", None), self.api.Locality.LOCAL, self.api.Locality.REMOTE
         if wanted is None:
             return ALL
@@ -129,7 +129,7 @@ class Manager:
                 req.salt = self.namespace.salt
             elif self.adapters.look(req.lora, functools.partial(self._found_adapter, req)):
                 req.until = self.finder.clock() + WAIT
-                if self.later is None:   # nobody offers its stores again
+                if self.later is None:   # its stores are not offered again
                     self.adapters.asker.soon(SOON)
         return req
 
@@ -139,12 +139,12 @@ class Manager:
             req.salt, req.apart = b"", True
 
     def set_apart(self, ctx):
-        """A request whose blocks a reset leaves as they are: they are of the weights of before, and what it computes
-        next is of both."""
+        """A request whose blocks a reset leaves as they are.  They belong to the weights of before, and its next KV to
+        both."""
         self._request(ctx).apart = True
 
     def _told_keys(self, offload_keys):
-        """For each, all gpc keys that this engine asks for it under."""
+        """For each one all gpc keys that this engine uses for it."""
         return [self.finder.keys(offload_keys, s) for s in self.adapters.salts(self.namespace.salt)]
 
     def _live(self, offload_keys):
@@ -181,11 +181,11 @@ class Manager:
     # ---- hints ----
 
     def take_hints(self, req_context, groups):
-        """What an orchestrator wants to become of the prompt.  groups: its keys in each, in the order of the prompt."""
+        """The wishes of an orchestrator for the prompt.  groups: its keys in each group, in the order of the prompt."""
         self.hints.arrive(req_context, lambda payload: self._meant(payload, req_context, groups))
 
     def _meant(self, payload, ctx, groups):
-        """gpc keys of what an action is about; None: nobody knows them."""
+        """gpc keys of the chunks that an action names; None: they are not known."""
         req, ends = self._asks(ctx), ctx._offload_key_positions
         if req.salt is None or req.apart:
             return None
@@ -202,7 +202,7 @@ class Manager:
             return None
 
     def _is_hole(self, group):
-        """Its keys stand each by itself, and come last."""
+        """These keys stand each by itself, and come last."""
         return not self.groups.get(group, False)
 
     # ---- finding and loading ----
@@ -211,7 +211,7 @@ class Manager:
         req = req_context.get_state(Request)
         if req is None or req.salt is None or req.generation != self.generation:
             req = self._asks(req_context)
-            if req.salt is None:         # nobody knows its adapter yet
+            if req.salt is None:         # its adapter is not known yet
                 late = req.apart or req.until is not None and self.finder.clock() >= req.until
                 return self.results[MISS if late else RETRY]
         if key in req.pins:
@@ -224,8 +224,8 @@ class Manager:
         return self.results[answer]
 
     def count_hits(self, keys, req_context):
-        """How many of these, in the order of the prompt, vLLM would be told to have by lookups up to the first miss; None: only
-        these can say it."""
+        """The number of these, in the order of the prompt, that lookups would report to vLLM up to the first miss;
+        None: only lookups can tell."""
         if not keys or self.pending.on or self.lookup(keys[0], req_context) is not self.results[HIT]:
             return None
         pins = req_context.get_state(Request).pins
@@ -235,18 +235,18 @@ class Manager:
         return len(keys)
 
     def is_all_of_ram(self, req_context):
-        """Has nothing of it come from below?"""
+        """Has no block of it come from below?"""
         return not self._request(req_context).came
 
     def get_load_source(self, key, req_context):
-        """A key that the request has waited for is of the tier that it came from."""
+        """A key that the request has waited for counts for the tier that it came from."""
         return self.sources[self._request(req_context).came.get(key, RAM)]
 
     def prepare_load(self, keys, req_context):
-        """The references of the lookups become the load's.  A key that another load of the request holds has one
+        """The load takes over the references of the lookups.  A key that another load of the request holds has one
         more."""
         req, keys = self._asks(req_context), list(keys)
-        if not req.loading and list(req.pins) == keys:           # one load of all that was found
+        if not req.loading and list(req.pins) == keys:           # one load of all found blocks
             req.loading, req.pins = req.pins, {}
         else:
             for k in dict.fromkeys(keys):    # complete_load names each once
@@ -260,7 +260,8 @@ class Manager:
         return self._slots(keys, [req.loading[k] for k in keys], req)
 
     def _find(self, key, req):
-        """A key that no lookup of this step has pinned.  vLLM asks for none, and has no answer for one that is gone."""
+        """A key that no lookup of this step has pinned.  vLLM asks for no such key, and cannot handle one that is
+        gone."""
         (block,) = self.c.lookup(self.finder.keys_of([key], req), flags=gpc.REF | gpc.TOUCH)
         if block < 0:
             raise KeyError(f"{key.hex()} is to be loaded, and not in the cache: no lookup of this step said HIT")
@@ -293,8 +294,8 @@ class Manager:
         return done
 
     def set_unmoved(self, slots, store, req_context):
-        """A worker has not filled these with what the request stores, or has not brought what they have.  A key whose load
-        has failed is none for this request from now on, whatever becomes of the block: vLLM looks for it again."""
+        """A worker has not filled these slots in a store, or has not brought their bytes in a load.  From now on the
+        request does not find a key whose load has failed, whatever becomes of the block: vLLM looks for it again."""
         blocks = {gpc.BLOCK(POOL, s) for s in slots}
         if store:
             self.unfilled |= blocks
@@ -307,7 +308,8 @@ class Manager:
         req.unread.update(behind)
 
     def _behind(self, failed, positions):
-        """They, and those that follow them in a chain: computed anew, and dropped with them where the pool takes no gaps."""
+        """These keys, and those that follow them in a chain: they are computed anew, and dropped together where the
+        pool takes no gaps."""
         first = {}
         for k in failed:
             first[k[-4:]] = min(first.get(k[-4:], positions.get(k, 0)), positions.get(k, 0))
@@ -320,18 +322,19 @@ class Manager:
             self.c.lookup(self.finder.keys_of(keys, req), flags=gpc.TOUCH)
 
     def ask_again(self, req_context):
-        """Its last question found it no blocks.  Now it may ask less, or nothing."""
+        """Its last question found it no blocks.  Now it may ask for fewer, or for none."""
         self._request(req_context).question.clear()
 
     def count_asked(self, req_context):
-        """vLLM has blocks for a request that it asked for."""
+        """vLLM has blocks for a request that asked for some."""
         req = self._request(req_context)
         self.finder.count_asked(req)
         if req.below:
             req.below = {}
 
     def count_own(self, req_context, tokens):
-        """What the engine has in its own prefix cache, at the first question of a request: no lookup of gpc."""
+        """Tokens that the engine has in its own prefix cache, at the first question of a request; they are no lookup of
+        gpc."""
         req = self._request(req_context)
         if OWN not in req.counted:
             req.counted.add(OWN)
@@ -352,7 +355,7 @@ class Manager:
             return self._store_output([], req)
         if req.salt is None:
             return self._store_later(keys, req, req_context.req_id)
-        self.prompts.root(req_context, self.namespace.text)      # its words are kept before the first block is published
+        self.prompts.root(req_context, self.namespace.text)  # its words are kept before the first block is published
         self.finder.asker.take()
         live = self.c.lookup(self.finder.keys_of(keys, req), flags=gpc.TOUCH)
         if req.going:                    # their drops may not be done yet
@@ -376,7 +379,7 @@ class Manager:
             req.refused.difference_update(keys)
         have = {*ahead, *(k for k in rest if finder.is_ahead(k, req))}
         now = self._storable(keys, have, missing)
-        hanging = self._hanging(now, req, positions)      # room may have been made of what they follow
+        hanging = self._hanging(now, req, positions)      # room may have been made of the chunks that they follow
         if len(hanging) < len(now):
             self.c.release([finder.take_ahead(k) for k in now if k not in hanging])
             have, now = have.intersection(hanging), hanging
@@ -387,9 +390,9 @@ class Manager:
         return self._store_output(now, req)
 
     def _hanging(self, rest, req, positions):
-        """Of these, in the order of the prompt, those that do not follow a chunk that is nowhere any more.  A prompt that is
-        longer than RAM makes room of its own end: without that nobody would find what comes behind it, and in place of
-        it the beginning would go next."""
+        """Of these, in the order of the prompt, those that do not follow a missing chunk.  A prompt that is longer than
+        RAM evicts its own end to make room.  Without this, lookups would never reach the chunks after the gap, and the
+        beginning would be evicted next in place of the end."""
         finder, before = self.finder, {}
         for k in rest:
             if k[-4:] not in before and self.groups.get(int.from_bytes(k[-4:], "big"), False):
@@ -400,7 +403,7 @@ class Manager:
         if not ours:
             return rest
         raw = finder.keys_of(list(ours.values()), req)
-        if finder.below.may_learn(raw):  # a store may have what the index does not know of
+        if finder.below.may_learn(raw):  # a store may have keys that the index does not know of
             return rest
         gone = {g for g, x, s in zip(ours, finder.peek(raw), finder.below.sources(raw))
                 if x.state == gpc.CLAIM_MINE and s is None}
@@ -416,8 +419,8 @@ class Manager:
         return self._store_output([], req)
 
     def _storable(self, keys, have, missing):
-        """Of these, in the order of the prompt, those that have a block and follow no missing one in their chain: nobody would find
-        these, and their publish is refused."""
+        """Of these, in the order of the prompt, those that have a block and follow no missing one in their chain:
+        lookups would not reach the others, and their publish is refused."""
         out, cut = [], set()
         for k in keys:
             if k in missing and self.groups.get(int.from_bytes(k[-4:], "big"), False):
@@ -433,7 +436,7 @@ class Manager:
             self.later[number] = left
 
     def _end_missing(self, req):
-        """What nobody offers any more."""
+        """Forgets chunks that are not offered any more."""
         self.counts["no_room"] += len(req.missing)
         req.missing.clear()
 
@@ -448,11 +451,12 @@ class Manager:
         return self.api.PrepareStoreOutput(keys, self._slots(keys, [self.storing[k] for k in keys], req), [])
 
     def _reserve(self, keys, req):
-        """Blocks for keys that nobody else computes: they are ahead then.  Those that have none yet: see Shortage."""
+        """Blocks for keys that no other process computes, which are ahead then.  For keys that have none yet see
+        Shortage."""
         if not keys:
             return set()
         raw, finder = self.finder.keys_of(keys, req), self.finder
-        if not req.gave_up:              # else a key is not left to a peer that may be stopped
+        if not req.gave_up:              # else the key would be left to a peer that may be stopped
             free = [i for i, x in enumerate(finder.peek(raw)) if x.state == gpc.CLAIM_MINE or finder.is_brought(x) or
                     x.state == gpc.CLAIM_LIVE and keys[i] in req.going]
             if len(free) < len(keys):
@@ -471,7 +475,7 @@ class Manager:
         return missing
 
     def complete_store(self, keys, req_context, success=True):
-        """keys come as a set: in the order of the prompt again, so that parents are first."""
+        """keys come as a set: puts them in the order of the prompt again, so that parents are first."""
         position = req_context._offload_key_positions
         keys = sorted((k for k in keys if k in self.storing), key=lambda k: position.get(k, 0))
         blocks = {k: self.storing[k] for k in keys}
@@ -503,9 +507,9 @@ class Manager:
                                                        since))
 
     def _publish_now(self, req, group, keys, parents, root, tokens, since, same):
-        """same: the request's adapter has the bytes that it began with, so all of its KV is of these."""
+        """same: the request's adapter has the bytes that it began with, so all of its KV belongs to these."""
         if req.generation != self.generation:
-            return                       # a reset has the blocks
+            return                       # a reset has taken the blocks
         if not same:
             req.apart = True
             self.counts["refused"] += len(keys)
@@ -515,15 +519,15 @@ class Manager:
                                    lambda names: self.finder.keys_of(names, req), since)
 
     def _since(self, req, positions):
-        """A load that has failed drops what the request has not read, and computes anew.  If nothing that it has read was
-        dropped, it is as good as a request that begins now."""
+        """A load that has failed drops the part that the request has not read, and vLLM computes anew.  If no part that
+        it has read was dropped, the request is as good as one that begins now."""
         now = self.c.drops()
         if req.unread and now != req.since:
             read = [k for k in positions if k not in req.unread]
             try:
                 if not read or not self.c.dropped(req.since, self.finder.keys_of(read, req)):
                     req.since = now
-            except gpc.Error:            # nobody knows
+            except gpc.Error:            # it is not known
                 pass
         return req.since
 
@@ -540,10 +544,11 @@ class Manager:
     def has_pending_work(self):
         self._collect()
         return (self.publisher.busy() or self.prompts.busy() or self.adapters.asker.under_way > 0 or
-                bool(self.finder.asked))     # what comes may be claimed: see Finder.ask
+                bool(self.finder.asked))     # blocks that come may be claimed: see Finder.ask
 
     def _collect(self):
-        """What has become of publishes.  A look at a ticket may wait for a writer that is stopped, so the asker looks."""
+        """Looks at the answers of publishes.  A look at a ticket may wait for a writer that is stopped, so the asker
+        looks."""
         self.finder.asker.take()
         self.adapters.asker.take()
         if self.publisher.sent and not self.collecting:
@@ -560,9 +565,9 @@ class Manager:
             self.publisher.collect(0, ticket)
 
     def reset_cache(self):
-        """The weights are others from now on, or may be: a namespace begins.  Nothing of before is found here, and
-        nobody with other weights finds what comes.  Others use the cache, so it is not emptied; gpc_reset=tag: what has
-        our tag is forgotten, whichever namespace it has.
+        """The weights are others from now on, or may be: a namespace begins.  No block of before is found here, and
+        no engine with other weights finds later blocks.  Others use the cache, so it is not emptied.  gpc_reset=tag
+        forgets the blocks with our tag, of any namespace.
 
         vLLM forgets its transfers with a reset.  Their holds stay until
 
@@ -573,7 +578,7 @@ class Manager:
         self.storing.clear()
         self.unfilled.clear()
         for req in self.loads:
-            req.apart = True     # what it loads is of before
+            req.apart = True     # its loads are of the time before
         self.loads.clear()
         self.pending.reset()
         self.finder.end_step()
@@ -589,8 +594,8 @@ class Manager:
             self._clear_tag()
 
     def _clear_tag(self):
-        """Only room is lost where it fails: this engine finds none of it.  It follows what this engine has published, in the
-        writer's order."""
+        """If it fails, only room is lost, since this engine finds none of these blocks.  It follows the publishes of
+        this engine, in the writer's order."""
         def clear():
             try:
                 self.c.pool_clear(POOL, tag=self.conf.tag, timeout=ASK)
@@ -603,7 +608,7 @@ class Manager:
             self.on_reset_flushed()
 
     def on_reset_flushed(self):
-        """The workers have ended all that a reset has made nobody's."""
+        """The workers have ended all transfers that a reset has orphaned."""
         self.c.release(self.limbo)
         self.limbo.clear()
 
@@ -614,7 +619,7 @@ class Manager:
         return [info_of(self.c, self.where.name, self.conf)]
 
     def shutdown(self):
-        """Closed by the first call.  Stores that workers still write stay reserved until these have gone."""
+        """The first call closes.  Stores that workers still write stay reserved until these workers have gone."""
         if self.c.closed:
             return
         self._end_meeting()

@@ -2,13 +2,14 @@
 # Tests: t/python/vllm-failures.t
 """How the workers of an engine find their manager before its first job.
 
-vLLM makes the workers first, and only the scheduler's manager knows which cache it is: its name is of a fingerprint, which
-a worker of a later pipeline stage cannot reckon.  So the manager leaves a file beside the cache's files,
+vLLM makes the workers first, and only the scheduler's manager knows the cache: its name comes from a fingerprint, which
+a worker of a later pipeline stage cannot compute.  So the manager leaves a file beside the cache's files,
 
     gpc-vllm-ENGINE-PID.where       ENGINE: a hash of vLLM's engine_id, which its workers have, too
 
-and removes it in its first step, when all workers have attached, or with its end or that of its process.  A file of a manager
-that was killed before that names a life that is over: whoever attaches sees that, and removes it."""
+and removes it in its first step, when all workers have attached, or with its end or that of its process.  A manager
+that was killed before that has left a file that names a life that is over.  A worker that tries to attach sees that,
+and removes the file."""
 
 import atexit
 import glob
@@ -62,7 +63,7 @@ def _read(path):
 
 
 def attach(folder, engine, call):
-    """call(where) of the manager of that engine; None: no file leads to one."""
+    """Calls call(where) for the manager of that engine; None: no file leads to one."""
     for path in sorted(glob.glob(_prefix(folder, engine) + "*.where"), key=_age, reverse=True):
         found = _read(path)
         try:

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-words.t
-"""What vLLM's configuration says of the bytes of a KV cache, beside what an OffloadingConfig has.  No vLLM here.
+"""The entries of vLLM's configuration that decide the bytes of a KV cache, beside those of an OffloadingConfig.  No
+vLLM here.
 
-Two engines may differ in what these tables leave out, and share all the same.  A field that a later vLLM adds to a
-config of EVERY counts until its row says that it does not: a chunk too little is shared rather than a wrong one.
+Two engines may differ in entries that these tables leave out, and share all the same.  A field that a later vLLM adds
+to a config of EVERY counts until its row says that it does not: it is better to share a chunk too few than a wrong one.
 
-What changes a number only by the order of sums is left out: kernels, CUDA graphs, compiled code, the sizes of batches.
-vLLM's own prefix cache mixes these as well.  What rounds otherwise, as another dtype or quantized activations do, counts.
+Entries that change a number only by the order of sums are left out: kernels, CUDA graphs, compiled code, the sizes of
+batches.  vLLM's own prefix cache mixes these as well.  Entries that round otherwise count, such as another dtype or
+quantized activations.
 """
 
 import contextvars
 import enum
 import os
 
-TOLD = contextvars.ContextVar("vllm_config", default=None)       # by GPCConnector, while it makes its spec
+TOLD = contextvars.ContextVar("vllm_config", default=None)       # set by GPCConnector, while it makes its spec
 
 _FILES = "the files tell, by their bytes"
 _TOKENS = "keys are of the numbers of tokens"
@@ -26,7 +28,7 @@ _DERIVED = "follows from others"
 _ELSEWHERE = "name.py has it from the OffloadingConfig"
 _KEYS = "names of blocks, or which are kept"
 
-# Config of VllmConfig -> field -> why it does not count.  All others do.
+# Config of VllmConfig -> field -> the reason why it does not count.  All others do.
 EVERY = {
     "model_config": {
         "model": _FILES, "model_weights": _FILES, "tokenizer": _TOKENS, "tokenizer_mode": _TOKENS,
@@ -43,7 +45,7 @@ EVERY = {
         "sleep_mode_offload_cudagraph": _PLACE, "enable_nccl_comm_suspend": _PLACE, "enable_cumem_allocator": _PLACE,
         "logits_processors": _OUTPUT, "io_processor_plugin": _OUTPUT, "renderer_num_workers": _LIMIT,
         "pooler_config": _OUTPUT, "multimodal_config": "a table of its own",
-        # of vLLM 0.33 and later, or of before 0.32
+        # fields of vLLM 0.33 and later, or of versions before 0.32
         "task": _OUTPUT, "max_seq_len_to_capture": _KERNEL, "trust_remote_code": "whether code may run, not which",
     },
     "multimodal_config": {
@@ -82,7 +84,7 @@ EVERY = {
 SOME = {
     # sizes: name.py.  Experts, copies of them, batches and ways to send: the order of sums
     "parallel_config": ("dcp_kv_cache_interleave_size", "cp_kv_cache_interleave_size", "dcp_q_replicate"),
-    # whether activations are quantized is the kernel's affair
+    # the kernel decides whether activations are quantized
     "kernel_config": ("moe_backend", "linear_backend", "linear_backend_per_quant"),
     "device_config": ("device_type",),
 }
@@ -90,11 +92,11 @@ SOME = {
 # structured outputs, observability, logging, profiler, events, kv_transfer_config (its keys are this plugin's),
 # compilation_config and optimization_level (the order of sums), reasoning, watermark, diffusion, weight transfer, instance_id.
 
-# Variables of the environment that round otherwise, or send tokens to other experts, and what each is where it is not set.  All
-# others are how, where and in which order sums are made.  A file that one names counts by its name.
+# Variables of the environment that round otherwise, or send tokens to other experts, with their defaults.  All other
+# variables decide how, where and in which order sums are made.  A file that one names counts by its name.
 ENVIRONMENT = {
     "VLLM_FLOAT32_MATMUL_PRECISION": "highest", "VLLM_MOE_ROUTING_SIMULATION_STRATEGY": "",
-    # activations, or what is sent of them, in fewer bits
+    # activations, or the part of them that is sent, in fewer bits
     "VLLM_MARLIN_INPUT_DTYPE": "", "VLLM_HUMMING_ONLINE_QUANT_CONFIG": "", "VLLM_HUMMING_INPUT_QUANT_CONFIG": "",
     "VLLM_HUMMING_USE_F16_ACCUM": "", "VLLM_USE_DEEP_GEMM_E8M0": "1", "VLLM_B12X_MOE_FP4_FORCE_A16": "0",
     "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER": "1", "VLLM_DEEPEPLL_NVFP4_DISPATCH": "0",
@@ -117,7 +119,7 @@ _NAMES = {"_commit_hash", "_name_or_path", "name_or_path", "transformers_version
 
 
 def plain(value, deep=0):
-    """As JSON has it, the same in each process: no address, no order of a set."""
+    """A value as JSON has it, the same in each process: no address, no order of a set."""
     if value is None or isinstance(value, (bool, int, float, str)) and not isinstance(value, enum.Enum):
         return value
     if isinstance(value, enum.Enum):
@@ -153,7 +155,7 @@ def _table(config, name):
 
 
 def _model(config):
-    """Of a model, or of the draft beside it."""
+    """Words of a model, or of the draft beside it."""
     out = _table(config, "model_config")
     out["multimodal"] = _table(getattr(config, "multimodal_config", None), "multimodal_config")
     if getattr(config, "quantization", None):
@@ -166,7 +168,7 @@ def _model(config):
 
 
 def _resolved(config):
-    """What vLLM has made of "auto": whoever asks for it by name has the same."""
+    """The value that vLLM has made of "auto": an engine that asks for it by name has the same."""
     out = {n: plain(getattr(config, n + "_type")) for n in ("runner", "convert") if hasattr(config, n + "_type")}
     asked = getattr(config, "using_transformers_backend", None)
     if asked and getattr(config, "model_impl", None) in ("auto", "vllm", "transformers"):
@@ -199,7 +201,7 @@ def _draft(config, weights_of):
 
 
 def environment(has=os.environ):
-    """Of these variables those that are not as where they are not set."""
+    """Those of these variables that differ from their defaults."""
     said = {"true": "1", "false": "0", "none": "none"}
     out = {n: said.get(v.strip().lower(), v.strip().lower()) for n in ENVIRONMENT if (v := has.get(n)) is not None}
     return {n: v for n, v in out.items() if v != ENVIRONMENT[n]}
@@ -210,7 +212,8 @@ def revision_of(config):
 
 
 def words_of(vllm_config, weights_of):
-    """Of a VllmConfig, as it is when the scheduler is made: after overrides, defaults and what the platform has chosen."""
+    """Words of a VllmConfig, at the time when the scheduler is made: after overrides, defaults and the choices of the
+    platform."""
     c = vllm_config
     out = {n: _table(getattr(c, n, None), n) for n in (*EVERY, *SOME) if n not in ("model_config", "multimodal_config")}
     out["model"] = _model(c.model_config)
@@ -232,7 +235,7 @@ def adapter_words(vllm_config):
 
 
 def made_at_run_time(vllm_config):
-    """Why two engines of these words need not have the same KV, or nothing."""
+    """The reason why two engines of these words may have different KV, or nothing."""
     if getattr(getattr(vllm_config, "cache_config", None), "calculate_kv_scales", False):
         return "calculate_kv_scales: true, the scales of the KV cache are made of the first prompts of each engine"
     if getattr(getattr(vllm_config, "mamba_config", None), "enable_stochastic_rounding", False):
@@ -241,8 +244,9 @@ def made_at_run_time(vllm_config):
 
 
 def cannot_load(vllm_config):
-    """Why this engine would answer wrongly behind what is loaded, or nothing.  vLLM's reference kernels of MLA for CPUs look
-    at no prefix: it switches chunks of a prefill and its own prefix cache off for them, but asks connectors."""
+    """The reason why this engine would answer wrongly after loaded blocks, or nothing.  vLLM's reference kernels of MLA
+    for CPUs look at no prefix.  So vLLM switches chunks of a prefill and its own prefix cache off for them, but asks
+    connectors."""
     def of(config, field):
         return getattr(getattr(vllm_config, config, None), field, None)
     if (of("device_config", "device_type") == "cpu" and of("model_config", "use_mla") and

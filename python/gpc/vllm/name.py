@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/kv/vllm-events.t t/python/vllm-words.t
-"""Who may share a cache: a fingerprint of all that gives the bytes of a chunk their meaning.
+"""Which engines may share a cache: a fingerprint of all that gives the bytes of a chunk their meaning.
 
-Engines that differ in anything that is named here, or in what model.py lets count of vLLM's configuration, have
-different fingerprints.  Without gpc_name they use different caches; with it, the second one fails at start.
+Engines have different fingerprints if they differ in an entry that is named here, or in one that model.py counts.
+Without gpc_name they use different caches; with it, the second one fails at start.
 """
 
 import os
@@ -11,12 +11,12 @@ import os
 from ..engines import words
 from ..engines.weights import weights_of as weights_of
 
-IMAGE_VERSION = 4                # grows when what lies in a slot changes
+IMAGE_VERSION = 4                # grows when the bytes in a slot change
 
 
 def words_of(config, weights, rank_bytes, parts, model=None):
-    """Of a vllm.v1.kv_offload.config.OffloadingConfig or what has its fields.  model: the words of vLLM's whole
-    configuration (model.py); None: nobody has told it."""
+    """Words of a vllm.v1.kv_offload.config.OffloadingConfig, or of an object with its fields.  model: the words of
+    vLLM's whole configuration (model.py); None: they are not known."""
     p = config.parallel
     return {
         "image": IMAGE_VERSION, "engine": "vllm", "weights": weights, "dtype": config.model.dtype,
@@ -33,7 +33,7 @@ def fingerprint(config, weights, rank_bytes, parts, model=None):
 
 
 def label(model, pid):
-    """31 bytes that a person knows an engine by, among others of the machine: its model, and who it is."""
+    """31 bytes by which a person knows an engine among others of the machine: its model, and which engine it is."""
     end = f" {pid}"
     short = os.path.basename(model.rstrip("/")).encode()[:31 - len("vllm ") - len(end)].decode(errors="ignore")
     return f"vllm {short}{end}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-manager.t
-"""Keys that vLLM was told to wait for.  vLLM 0.33 notes what a KV event will say of each, tokens included, until the
-key is removed; a claim that ends without its key is a removal that nobody else is told of.
+"""Keys that vLLM was told to wait for.  For each, vLLM 0.33 keeps a note for a later KV event, tokens included, until
+the key is removed.  A claim that ends without its key is a removal that only vLLM is told of.
 
     told of a key          then                                   the note
     HIT_PENDING            HIT                                    stays: the key's own removal ends it
@@ -13,9 +13,9 @@ key is removed; a claim that ends without its key is a removal that nobody else 
 
 class Pending:
     def __init__(self, on, live):
-        """live: keys -> whether each is in the cache."""
+        """live: a function from keys to whether each is in the cache."""
         self.on, self.live = on, live
-        self.waiting, self.gone, self.left = {}, [], []          # key -> who waits; those that are told next
+        self.waiting, self.gone, self.left = {}, [], []          # key -> requests that wait; keys that are told next
 
     def answered(self, key, answer, request):
         if not self.on:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-worker.t
-"""What gpc.vllm uses of vLLM that no interface promises.  It is looked for when GPCConnector is imported, so that a
-vLLM without it is refused at start, in a sentence that names it, and not in the middle of a request.
+"""The names of vLLM that gpc.vllm uses although no interface promises them.  They are looked for when GPCConnector is
+imported.  So a vLLM without one is refused at start, with a sentence that names it, and not in the middle of a request.
 
 Nothing is imported here: vLLM's connector has imported these modules.
 """
@@ -13,7 +13,7 @@ MADE_FOR = "0.32 and 0.33"
 _V1 = "vllm.distributed.kv_transfer.kv_connector.v1."
 _OFFLOADING = _V1 + "offloading."
 NEEDS = {                        # (module, class) -> attributes of its objects
-    # what GPCConnector overrides: where it is gone, nobody would call ours
+    # methods that GPCConnector overrides: if vLLM has lost one, it would not call ours
     (_V1 + "offloading_connector", "OffloadingConnector"): (
         "connector_scheduler", "connector_worker", "register_kv_caches", "build_connector_worker_meta",
         "get_num_new_matched_tokens", "update_state_after_alloc", "build_connector_meta", "update_connector_output",
@@ -46,14 +46,14 @@ NEEDS = {                        # (module, class) -> attributes of its objects
 
 
 def _has(cls, name):
-    """A method or a field, or what its __init__ assigns."""
+    """A method or a field, or an attribute that its __init__ assigns."""
     init = getattr(cls.__init__, "__code__", None)
     return hasattr(cls, name) or any(name in vars(c).get("__annotations__", {}) for c in cls.__mro__) or \
         name in getattr(cls, "__dataclass_fields__", {}) or init is not None and name in init.co_names
 
 
 def missing(modules=sys.modules):
-    """In words, or None."""
+    """The missing names in words, or None."""
     for (module, name), attributes in NEEDS.items():
         cls = getattr(modules.get(module), name, None)
         if cls is None:

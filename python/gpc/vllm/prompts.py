@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/kv/vllm-events.t
-"""What routers want to know of a chunk beside its hash (gpc-events(7)): its tokens, adapter and salt.  GPCConnector, which
-has vLLM's requests, tells them; only with gpc_keep_tokens.
+"""Facts of a chunk that routers want beside its hash (gpc-events(7)): its tokens, adapter and salt.  GPCConnector,
+which has vLLM's requests, tells them, if gpc_keep_tokens is set.
 
-The words of a root, its adapter and salt, are to be there when the first block below it is told:
+The words of a root are its adapter and salt.  They must be there when the first block below the root is told:
 
     a root                              publishes below it
     the cache has its words             are sent at once
@@ -23,7 +23,7 @@ _ADAPTER, _SALT = 2, 3           # tags of fields of a root
 class Prompts:
     def __init__(self, cache, name, conf, ask):
         self.c, self.ask = cache, ask
-        self.waiting = {}        # root whose words are being kept -> what waits for that: see then
+        self.waiting = {}        # root whose words are being kept -> calls that wait for that: see then
         self.request_of = None   # a request's number -> vLLM's Request, or None
         info = cache.info()
         self.block_tokens = info.block_tokens if conf.keep_tokens and info.keep_tokens else 0
@@ -39,8 +39,8 @@ class Prompts:
         return getattr(self.request_of(ctx.req_id), "lora_request", None) if self.request_of else None
 
     def tokens(self, ctx, step, ends):
-        """Those of the chunks of `step` tokens that end there; None where they are no whole blocks of the cache, or not
-        all known: a prompt of embeddings has none."""
+        """The tokens of the chunks of `step` tokens that end there.  None where these are no whole blocks of the cache,
+        or not all of them are known: a prompt of embeddings has none."""
         request = self._request(ctx)
         if request is None or step != self.block_tokens or getattr(request, "prompt_embeds", None) is not None:
             return None
@@ -50,12 +50,12 @@ class Prompts:
                 return None
             try:
                 out.extend(all_[end - step:end])
-            except (OverflowError, TypeError):       # no numbers of tokens
+            except (OverflowError, TypeError):       # these are no numbers of tokens
                 return None
         return out
 
     def root(self, ctx, namespace=""):
-        """The root key of adapter and salt; None: it has neither.  The salt is followed by the namespace, so that nobody
+        """The root key of adapter and salt; None: it has neither.  The namespace follows the salt, so that no consumer
         takes the blocks for those of other weights."""
         request = self._request(ctx)
         if request is None:
@@ -86,7 +86,7 @@ class Prompts:
             call()
 
     def then(self, root, call):
-        """call(), when blocks below the root may be told."""
+        """Calls call() when blocks below the root may be told."""
         waiting = self.waiting.get(root)
         if waiting is None:
             call()

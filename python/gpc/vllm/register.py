@@ -2,8 +2,8 @@
 # Tests: t/python/vllm-register.t
 """The slots of a rank registered with its GPU: in pieces, by a thread, one process of the machine at a time.
 
-A copy between a GPU and memory that is not registered goes through memory of the driver: it is slower, and the call that
-copies waits for it.  So nobody waits for a piece:
+A copy between a GPU and memory that is not registered goes through memory of the driver.  It is slower, and the call
+that copies waits for it.  No copy waits until a piece is registered:
 
     piece       a copy that touches it          who ends that
     NEW         through the driver's memory     the thread, which begins when the worker has attached
@@ -14,14 +14,14 @@ copies waits for it.  So nobody waits for a piece:
     REFUSED     through the driver's memory     nobody: it is told once, and later pieces are not tried
     ENDED       there is none                   -
 
-A piece is of whole slots, and no copy goes from one piece to another (pages.c): the driver refuses a copy of which one
-part is registered and another one is not, or by itself.
+A piece has whole slots, and no copy reaches from one piece into another (pages.c).  The driver refuses a copy if one
+part of its memory is registered and another is not, or if the two are registered separately.
 
-While it registers, the driver holds locks that CUDA calls may want: those of this process, whose engine launches kernels, and
-those of others.  So a piece is small, and whoever has registered one leaves the driver alone for REST times as long as
-that took: a tenth of the time is the most that an engine loses.  Others have their turns meanwhile, by a lock of the
-cache's folder.  It goes with the process that has it.  A process that is stopped with it holds nobody up for longer than
-PATIENCE; then the others go on without a lock."""
+While it registers, the driver holds locks that CUDA calls may need, in this process, whose engine launches kernels, and
+in others.  So a piece is small.  A process that has registered one leaves the driver alone for REST times as long as
+that took, so an engine loses a tenth of the time at most.  Others have their turns meanwhile, by a lock of the cache's
+folder.  The lock goes with the process that has it.  A process that is stopped with the lock holds others up for
+PATIENCE at most; then they go on without a lock."""
 
 import errno
 import fcntl
@@ -46,17 +46,17 @@ class Refused(RuntimeError):
 
 
 class Turns:
-    """One process of the machine at a time: a lock of a folder that all of them see."""
+    """One process of the machine at a time registers: a lock of a folder that all of them see."""
 
     def __init__(self, folder):
-        self.alone = False       # whose turn it is has it for too long
+        self.alone = False       # the process whose turn it is has it for too long
         try:
             self.fd = os.open(folder or "/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             self.fd = -1
 
     def take(self, stop):
-        """False: it is not ours, and we go on all the same."""
+        """False: the lock is not ours, and we go on all the same."""
         until = time.monotonic() + (0 if self.alone else PATIENCE)
         while self.fd >= 0 and not stop.is_set():
             try:
@@ -85,11 +85,11 @@ class Registration:
     """Memory of `slots` slots from `base` on, `stride` bytes each."""
 
     def __init__(self, driver, base, slots, stride, folder):
-        """driver: start(), of the thread that calls; register(address, nbytes): None, or True where another one has
-        registered it, or Refused; unregister(address)."""
+        """driver: start(), called in the thread that registers; register(address, nbytes): None, or True where another
+        has registered it, or Refused; unregister(address)."""
         self.driver, self.base, self.nbytes = driver, base, slots * stride
         self.each = max(1, PIECE // stride)      # slots of a piece
-        if base % _PAGE or stride % _PAGE:       # a page would be of two pieces
+        if base % _PAGE or stride % _PAGE:       # else a page would lie in two pieces
             self.each = max(1, slots)
         step = self.each * stride
         self.pieces = [(base + at, min(step, self.nbytes - at)) for at in range(0, self.nbytes, step)]
@@ -126,7 +126,7 @@ class Registration:
         finally:
             if ours:
                 self.turns.give()
-        # who waits for his turn looks meanwhile
+        # processes that wait for their turn look meanwhile
         self.stop.wait(max(2 * POLL, min(REST * (time.monotonic() - since), MOST_REST)))
 
     def registered(self):
@@ -137,7 +137,7 @@ class Registration:
         return self.thread.is_alive()
 
     def close(self):
-        """When no copy is under way.  It waits for the piece that is being registered."""
+        """Called when no copy is under way.  It waits for the piece that is being registered."""
         self.stop.set()
         self.thread.join()
         self.turns.close()

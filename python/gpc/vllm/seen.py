@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-seen.t
-"""vLLM's store_threshold: a chunk is stored when it is offered for so many a time, by whichever engine of the cache.
+"""vLLM's store_threshold: a chunk is stored when it is offered for so many a time, by any engine of the cache.
 
-The offers are counted in the cache's table of aliases, which all engines share, which is bounded, and which forgets its
-oldest pairs: a chunk that was offered n times has n aliases, made of its key and a number, so its count is how many of
-them are there from the first on.  A request offers a chunk once, however often vLLM asks.  The alias of an offer is
-written by the asker's thread: who offers it again at that moment is not counted."""
+The offers are counted in the cache's table of aliases.  All engines share it, it is bounded, and it forgets its oldest
+pairs.  A chunk that was offered n times has n aliases, made of its key and a number.  So its count is the number of
+these that are there from the first on.  A request offers a chunk once, however often vLLM asks.  The asker's thread
+writes the alias of an offer; an offer by another request at that moment is not counted."""
 
 import logging
 
@@ -17,14 +17,14 @@ _MARK = b"offered "
 class Seen:
     def __init__(self, cache, conf, asker, wait):
         self.c, self.asker, self.wait = cache, asker, wait
-        self.levels = max(conf.store_threshold - 1, 0)   # offers that have to have been
+        self.levels = max(conf.store_threshold - 1, 0)   # offers that must have been made before
         if self.levels and not cache.info().max_aliases:
             log.warning("gpc: store_threshold: %d, and the cache was made without room to count offers: all chunks are "
                         "stored", conf.store_threshold)
             self.levels = 0
 
     def _aliases(self, raw):
-        """For each key those of all its offers, in order."""
+        """For each key the aliases of all its offers, in order."""
         names = [raw[i:i + 16] + _MARK + bytes((n,)) for i in range(0, len(raw), 16) for n in range(self.levels)]
         return bytes(self.c.key_import(b"".join(names), size=16 + len(_MARK) + 1))
 
@@ -38,7 +38,7 @@ class Seen:
         return out
 
     def ready(self, raw):
-        """How many of the first keys are stored when they are offered next."""
+        """The number of the first keys that are stored when they are offered next."""
         n = len(raw) // 16
         if not self.levels:
             return n
@@ -46,7 +46,8 @@ class Seen:
         return next((i for i, count in enumerate(counts) if count < self.levels), n)
 
     def offer(self, keys, raw_of, req):
-        """Those that are to be stored.  raw_of(keys): their gpc keys.  How many were offered too seldom, too."""
+        """Those that should be stored.  raw_of(keys): their gpc keys.  Returns also how many were offered too
+        seldom."""
         new = [k for k in keys if k not in req.offered]
         if new and self.levels:
             raw = raw_of(new)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-manager.t
-"""GPCOffloadingSpec: what vLLM makes in each of its processes.  vLLM is imported here."""
+"""GPCOffloadingSpec: the object that vLLM makes in each of its processes.  vLLM is imported here."""
 
 import logging
 import os
@@ -60,7 +60,7 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         self._manager = self._worker = None
 
     def _chained(self):
-        """Which groups are of full attention: vLLM 0.33 says it, for 0.32 GPCConnector does."""
+        """The groups that are of full attention.  vLLM 0.33 tells them; for 0.32 GPCConnector does."""
         return {g.group_id: getattr(g, "sliding_window_size_in_chunks", 1) is None for g in self.config.groups}
 
     def get_manager(self):
@@ -88,14 +88,14 @@ class GPCOffloadingSpec(base.OffloadingSpec):
                                     model.adapter_words(self.vllm_config), config.engine_id)
 
     def _warn_of_bytes(self, cache, called):
-        """vLLM's key says what each engine has; ours, what all have together."""
+        """vLLM's key has the bytes of each engine; ours has those of all together."""
         if self.conf.bytes_key == "cpu_bytes_to_use":
             log.warning("gpc: cpu_bytes_to_use: %d MiB, which in vLLM is RAM of each engine, and here is taken for the cache "
                         "that all engines share: %s has %d MiB, however many use it. gpc_bytes is the key that says so",
                         self.conf.bytes >> 20, called, bytes_of(cache) >> 20)
 
     def _words(self):
-        """Of the fingerprint."""
+        """Words of the fingerprint."""
         config, told = self.config, self.vllm_config
         revision = model.revision_of(told.model_config) if told else ""
         return name.words_of(config, name.weights_of(config.model.name, self.conf.weights, revision),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-trace.t
-"""Where the time of a load goes.  With GPC_TRACE=FILE in its environment, an engine appends two lines of JSON to the file for
-each load: the scheduler's and the worker's, of one engine and one job.  The moments of each, in order, in nanoseconds of
-CLOCK_MONOTONIC, which all processes of a machine share:
+"""Where the time of a load goes.  With GPC_TRACE=FILE in its environment, an engine appends two lines of JSON to the
+file for each load: the scheduler's and the worker's, of one engine and one job.  The moments of each, in order, in
+nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share:
 
     scheduler                                           worker
     arrived    the request is there                     taken      a step gives the job to the worker
@@ -14,7 +14,7 @@ CLOCK_MONOTONIC, which all processes of a machine share:
     scheduled  a step computes the rest of the prompt   ended      all of it has been compared
                                                         told       a step of the worker hears of it
 
-Without GPC_TRACE nothing here is made: whoever has a trace asks one attribute."""
+Without GPC_TRACE no object of this file is made, and a load costs the test of one attribute."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class File:
 
 
 def opened():
-    """None: nobody asked for it."""
+    """None: no trace was asked for."""
     path = os.environ.get("GPC_TRACE")
     return File(path) if path else None
 
@@ -52,7 +52,8 @@ class Scheduler:
 
     def __init__(self, file, engine):
         self.file, self.engine = file, str(engine)
-        self.moments, self.jobs, self.tokens, self.done = {}, {}, {}, set()   # request -> what; those whose load is complete
+        # request -> its moments; requests whose load is complete
+        self.moments, self.jobs, self.tokens, self.done = {}, {}, {}, set()
 
     def mark(self, request, moment):
         self.moments.setdefault(request, {})[moment] = now()
@@ -91,7 +92,7 @@ class Scheduler:
 
 
 class Worker:
-    """Moments of one worker's load jobs; of several shares the first copy and the last end."""
+    """Moments of one worker's load jobs.  If a job has several shares, they are the first copy and the last end."""
 
     def __init__(self, file, engine, part):
         self.file, self.engine, self.part, self.lock = file, str(engine), part, threading.Lock()
@@ -104,7 +105,7 @@ class Worker:
                 job.moments[moment] = min(was, at) if moment == "first" else max(was, at)
 
     def told(self, jobs, runs):
-        """Loads that have ended.  runs: in how many pieces a block of each group is copied."""
+        """Loads that have ended.  runs: the number of pieces in which a block of each group is copied."""
         for job in jobs:
             job.moments["told"] = now()
             self.file.line(side="worker", engine=self.engine, part=self.part, job=job.number,

@@ -3,13 +3,14 @@
 #   t/python/vllm-failures.t
 """The worker's side: bytes between the engine's KV caches and slots of the cache, one process for each rank.
 
-No vLLM here, and torch only where the KV caches are tensors of a GPU (cuda.py): a KV cache is anything with
-data_ptr() and stride(0).  One thread begins and ends the jobs in the order in which they came, expedited ones first: each
-by several threads, or two at a time by a device.  Without expedited ones, which vLLM 0.32 does not have, the manager
+No vLLM here, and torch only where the KV caches are tensors of a GPU (cuda.py): a KV cache is anything with data_ptr()
+and stride(0).  One thread begins and ends the jobs in the order in which they came, expedited ones first.  Several
+threads do a job, or a device does two at a time.  Without expedited jobs, which vLLM 0.32 does not have, the manager
 relies on that order (Manager.reset_cache).
 
-Each job says whose companion the worker has to be.  It attaches before the first byte, so from then on what the
-manager holds is given to nobody else while this process lives.  If the manager is gone already, nothing is copied.
+Each job names the peer whose companion the worker has to be.  The worker attaches before the first byte.  From then on
+no other process gets blocks that the manager holds, while this process lives.  If the manager is gone already, nothing
+is copied.
 """
 
 import functools
@@ -38,8 +39,8 @@ log = logging.getLogger("vllm.gpc")
 SEAT = 10                        # seconds that a worker waits for a seat, once; then the job fails, and later ones at once
 BAD, FAILED = -1, -2             # a slot that does not verify; a copy that the device refused
 FIRST, IN_TURN, LAST = range(3)  # of jobs that are not begun
-LANES = 2                        # jobs that are under way on a device: the next one while one is copied
-MOST = 4096 // LANES             # chunks of one: answers of a gpc_sums
+LANES = 2                        # jobs that are under way on a device: the next one begins while one is copied
+MOST = 4096 // LANES             # chunks of one call; answers of a gpc_sums
 MAX_PITCH = 0x7fffffff           # of a pitched copy of CUDA
 HAND_OVER = 0.001                # seconds
 SUM = 24                         # bytes of a struct gpc_sum
@@ -57,7 +58,7 @@ class Tensor:
 
 
 class Run:
-    """Tensors of one group at equal distances: what one pitched copy of a block takes."""
+    """Tensors of one group at equal distances: one pitched copy takes a block of all of them."""
 
     def __init__(self, tensors, per_chunk):
         t = tensors[0]
@@ -67,12 +68,12 @@ class Run:
         self.host_pitch = t.page * per_chunk
 
     def numbers(self):
-        """As pages.c has them."""
+        """The runs in the form of pages.c."""
         return [self.address, self.offset, self.page, self.stride, self.count, self.pitch, self.host_pitch]
 
 
 def runs_of(tensors, per_chunk):
-    """Those that follow each other in the image, with pages of one size, as long as their distances are equal."""
+    """Tensors that follow each other in the image, with pages of one size, as long as their distances are equal."""
     out, at = [], 0
     while at < len(tensors):
         n = at + 1
@@ -93,31 +94,33 @@ def _fits(have, t, per_chunk):
 class HostMover:
     """KV caches in memory of this process."""
 
-    sums = None                      # who else sums images: a capsule of _gpc._sums_open
+    sums = None                      # another device that sums images: a capsule of _gpc._sums_open
     on_device = False                # one thread keeps the copies going
 
     def fence(self):
-        """Called by the engine's thread when it gives us a job: what it has computed is in memory already."""
+        """Called by the engine's thread when it gives us a job: its results are in memory already."""
 
     def open(self, base, slots, stride, folder):
-        """So many slots are copied from now on, the first one at base.  Slots of a piece, which no copy leaves; 0: there are none."""
+        """So many slots are copied from now on, the first one at base.  Returns the slots of a piece, which no copy
+        leaves; 0: there are no pieces."""
         return 0
 
     def begin(self, fence):
-        """This thread copies for the job of that fence, with these calls (struct pages_calls of pages.h); None: by itself."""
+        """This thread copies for the job of that fence, with these calls (struct pages_calls of pages.h); None: it
+        copies by itself."""
 
     def text(self, err):
-        """Of what one of those calls has answered."""
+        """A text for the error of one of those calls."""
         return f"error {err}"
 
     def abandon(self):
-        """After a copy that failed: when this returns, none of this thread is under way."""
+        """Called after a copy that failed: when it returns, no copy of this thread is under way."""
 
     def release(self, base):
-        """The end of open, when no copy is under way."""
+        """The end of open, called when no copy is under way."""
 
     def registering(self):
-        """Is a thread at it?  And the bytes that are registered."""
+        """Is a thread registering?  And the number of bytes that are registered."""
         return False, 0
 
     def close(self):
@@ -125,7 +128,7 @@ class HostMover:
 
 
 class Beside:
-    """The attachment beside one manager, and a rank's part of the slots of its cache: `area` bytes behind base and each
+    """The attachment beside one manager, and a rank's part of the slots of its cache: `area` bytes after base and each
     stride."""
 
     def __init__(self, slots, image, part, label, timeout):
@@ -145,7 +148,7 @@ class Beside:
         self.blocks = array("i", [gpc.BLOCK(self.pool, 0)])[0]
 
     def open(self, mover):
-        """It is used from now on: copies may begin."""
+        """The part is used from now on: copies may begin."""
         self.each = mover.open(self.base, slots_of(self.c), self.stride, self.dir)
 
     def blocks_of(self, slots):
@@ -156,7 +159,7 @@ class Beside:
 
 
 def _run_of(runs, offset, nbytes):
-    """The run that has these bytes of an image, and where in it they begin."""
+    """The run that has these bytes of an image, and the place in it where they begin."""
     at = 0
     for r in runs:
         if r.count == 1 and at <= offset and offset + nbytes <= at + r.bytes:
@@ -166,7 +169,7 @@ def _run_of(runs, offset, nbytes):
 
 
 class Job:
-    """What a thread of the engine has asked for, and how far it is."""
+    """A job that a thread of the engine has asked for, and its progress."""
 
     def __init__(self, number, store, blocks, slots, fence, since, taken=0):
         self.number, self.store, self.blocks, self.slots = number, store, blocks, slots
@@ -174,14 +177,14 @@ class Job:
         self.fence, self.since = fence, since
         self.beside, self.by, self.shares = None, None, ()
         self.moved, self.errors, self.bad = 0, set(), []
-        self.unmoved = []        # slots: what a store has not filled, what a load has not brought
+        self.unmoved = []        # slots that a store has not filled, or a load has not brought
 
     @functools.cached_property
     def touched(self):
         return {int(s) for s in self.slots.block_ids}
 
     def on_device(self, mover, image):
-        """Is nothing of it for a thread to copy or to sum?"""
+        """Is there no part of it for a thread to copy or to sum?"""
         self.by = mover.sums if image.checksum else None
         return mover.on_device and bool(self.by or not image.checksum)
 
@@ -192,8 +195,8 @@ class Job:
 class Worker:
     def __init__(self, kv_caches, blocks_per_chunk, image, part, conf, result, mover=None, label="vllm worker",
                  engine=None):
-        """result: what makes a TransferResult.  part: ours in the image; ranks that hold the same have one.  engine: its
-        number, for meet.py."""
+        """result: makes a TransferResult.  part: our part in the image; ranks that hold the same bytes have one part.
+        engine: its number, for meet.py."""
         self.blocks_per_chunk, self.image, self.part, self.conf = blocks_per_chunk, image, part, conf
         self.result, self.mover, self.label, self.engine = result, mover or HostMover(), label, engine
         self.tensors, self.beside, offset = [], {}, 0
@@ -211,7 +214,7 @@ class Worker:
             self.mover.sum_images([(t.address, t.stride, t.page) for t in self.tensors], blocks_per_chunk)
         self.jobs, self.lock = queue.PriorityQueue(), threading.Lock()
         self.order = itertools.count()
-        self.idle, self.got = False, threading.Event()           # does the thread wait for a job, and has it one
+        self.idle, self.got = False, threading.Event()           # does the thread wait for a job, and is there one
         self.done, self.ended, self.errors, self.failed = [], {}, set(), set()
         self.bad, self.reported, self.lane = 0, False, 0
         self.unmoved, self.drops, self.tried = {}, Drops(), set()
@@ -222,8 +225,8 @@ class Worker:
         self.thread.start()
 
     def set_layers(self, layers):
-        """The structure of a chunk's bytes for this worker, as a word that the sums of its part begin with.  layers: what else tells
-        it (connector.py), before the first job."""
+        """The structure of a chunk's bytes for this worker, as a word that the sums of its part begin with.  layers: a
+        text that also distinguishes it (connector.py), given before the first job."""
         self.form = {"blocks": self.blocks_per_chunk, "tensors": [[t.page, t.offset] for t in self.tensors],
                      "groups": self.refs, "layers": list(layers)}
         self.structure = gpc.crc32c(words.bytes_of(self.form))
@@ -231,13 +234,14 @@ class Worker:
             self._seed(b)
 
     def _seed(self, beside):
-        """Images from a disk or a store are to be of this structure; other engines of the cache may have another."""
+        """Images from a disk or a store must have this structure; other engines of the cache may have another."""
         if beside.c.pool_seed(POOL, self.part, self.structure):
             log.warning("gpc: %s: an engine has put its KV caches together otherwise than this one: neither uses what the other "
                         "stores; other names (gpc_name) give each its cache", self.label)
 
     def _is_one_image(self):
-        """Is a chunk its blocks of all tensors, and all of its part?  Then its sum can be that of the blocks."""
+        """Is a chunk made of its blocks of all tensors, and do these fill its part?  Then its sum can be computed from
+        the blocks."""
         return (self.image.checksum and self.blocks_per_chunk <= MOST_BLOCKS and len(self.runs) == 1 and
                 sum(r.count * r.page for r in self.runs[0]) * self.blocks_per_chunk == self.image.rank_bytes)
 
@@ -252,8 +256,8 @@ class Worker:
         return self._submit(job_id, True, src_spec, dst_spec)
 
     def submit_load(self, job_id, src_spec, dst_spec, expedited=False):
-        """expedited, of vLLM 0.33: its step waits for it.  It goes before jobs that are not begun.  Its slots are live, so none
-        of them has a store under way; of its blocks, vLLM has waited for the stores."""
+        """expedited, of vLLM 0.33: a step waits for the job.  It goes before jobs that are not begun.  Its slots are
+        live, so no store into them is under way; vLLM has waited for the stores of its blocks."""
         return self._submit(job_id, False, dst_spec, src_spec, FIRST if expedited else IN_TURN)
 
     def _submit(self, job_id, store, blocks, slots, when=IN_TURN):
@@ -261,12 +265,12 @@ class Worker:
         self.got.clear()
         self.jobs.put((when, next(self.order), (job_id, store, blocks, slots, self.mover.fence(), time.perf_counter(),
                                                 trace.now() if self.trace else 0)))
-        if idle and not store:           # else it may wait for the interpreter as long as a step goes on without a pause
+        if idle and not store:  # else it may wait for the interpreter as long as a step goes on without a pause
             self.got.wait(HAND_OVER)
         return True
 
     def drain(self):
-        """Until the jobs that were given have ended."""
+        """Waits until the jobs that were given have ended."""
         self.wait(list(self.ended))
 
     def get_finished(self):
@@ -276,7 +280,7 @@ class Worker:
                 self.ended.pop(r.job_id, None)
                 if unmoved:
                     self.unmoved[r.job_id] = unmoved
-                self.errors |= errors    # told together with the end of their load
+                self.errors |= errors    # these blocks are told together with the end of their load
                 self.failed |= {r.job_id} if errors else set()
         if self.trace:
             self.trace.told([job for _, _, _, job in done if not job.store], [len(of) for of in self.runs])
@@ -289,27 +293,28 @@ class Worker:
                 event.wait()
 
     def take_load_errors(self):
-        """Blocks of the engine whose load failed: the connector asks, so a failed load does not end the engine."""
+        """Blocks of the engine whose load failed: the connector asks for them, so a failed load does not end the
+        engine."""
         self.reported = True
         with self.lock:
             errors, self.errors = self.errors, set()
         return errors
 
     def take_failed_loads(self):
-        """Their jobs."""
+        """The jobs of these blocks."""
         with self.lock:
             failed, self.failed = self.failed, set()
         return failed
 
     def take_unmoved(self):
-        """Of each job that was told: the slots that its store has not filled, or its load has not brought."""
+        """For each job that was told: the slots that its store has not filled, or its load has not brought."""
         with self.lock:
             unmoved, self.unmoved = self.unmoved, {}
         return unmoved
 
     def attach_at_start(self):
-        """Beside the manager, before the first job: without a seat, or a cache that this process sees, no job can
-        succeed.  vLLM 0.33 asks again when an engine wakes."""
+        """Attaches beside the manager, before the first job.  Without a seat, or without a cache that this process
+        sees, no job can succeed.  vLLM 0.33 asks again when an engine wakes."""
         if self.beside:
             return
         timeout = self.conf.attach_ms / 1000
@@ -355,16 +360,16 @@ class Worker:
             self._end(job)
 
     def _is_lane(self, job):
-        """Is it one that is begun, and ended later?"""
+        """Is it a job that was begun and will end later?"""
         return job.on_device(self.mover, self.image) and job.is_one_share()
 
     def _goes_beside(self, job, other):
-        """Who stores into a slot, or loads from it, does so after the job before; so does one of several shares, which
-        takes the lanes for itself."""
+        """A job that stores into a slot, or loads from it, does so after the job before it.  So does a job of several
+        shares, which takes the lanes for itself."""
         return self._is_lane(job) and not job.touched & other.touched
 
     def _begin(self, job):
-        """Is it only begun, and to be ended later?"""
+        """Is it only begun, so that it ends later?"""
         self._stamp(job, "begun")
         try:
             groups = chunks_of(job.blocks, job.slots, self.blocks_per_chunk)
@@ -383,7 +388,7 @@ class Worker:
         return False
 
     def _whole(self, job, groups):
-        """A sum is of all of a chunk: what a store covers in part gets none, and is told as not stored."""
+        """A sum is that of a whole chunk: a chunk that a store covers in part gets none, and is told as not stored."""
         out = []
         for whole, others in (g.split(self.blocks_per_chunk) for g in groups):
             job.unmoved += others
@@ -414,7 +419,7 @@ class Worker:
         except Exception:
             self._give_up(job)
         self._stamp(job, "ended")
-        # a failed load is told by its blocks, or, where nobody asks for them, by the job
+        # a failed load is told by its blocks; if the connector does not ask for them, by the job
         r = self.result(job.number, not job.errors or self.reported, job.moved, time.perf_counter() - job.since)
         with self.lock:
             self.done.append((r, job.errors, job.unmoved, job if self.trace else None))
@@ -454,8 +459,8 @@ class Worker:
         return b
 
     def _begin_share(self, job, chunks, lane):
-        """(chunks, what _end_share takes, their sums).  A store that fails seals nothing; the manager is told, and publishes
-        nothing of it."""
+        """(chunks, the argument of _end_share, their sums).  A store that fails seals nothing; the manager is told, and
+        publishes none of it."""
         try:
             sums = bytearray(SUM * len(chunks))
             if not job.store:
@@ -470,7 +475,7 @@ class Worker:
             return chunks, None, None
 
     def _end_share(self, job, begun):
-        """(chunks, of each: bytes moved, or what kind of failure)."""
+        """(chunks, for each: bytes moved, or the kind of failure)."""
         chunks, share, sums = begun
         if not share:
             return chunks, [0 if job.store else FAILED] * len(chunks)
@@ -485,7 +490,8 @@ class Worker:
         return chunks, ends
 
     def _seal(self, job, chunks, ends, sums):
-        """Sums of the chunks that have their bytes, behind them.  A block that is reserved no more is somebody else's by now."""
+        """Seals the chunks that have their bytes, after these.  A block that is not reserved any more belongs to
+        another process by now."""
         try:
             whole = [i for i, n in enumerate(ends) if n > 0]
             slots, keys = chunks.slots, chunks.keys
@@ -499,8 +505,8 @@ class Worker:
             return [0] * len(chunks)
 
     def _drop(self, beside, slots, failed):
-        """Nobody is to find these.  What follows them in a chain stays: its own bytes are good.  The manager still
-        references them, so they have the keys that we were told."""
+        """Drops these, so that no lookup finds them.  Chunks that follow them in a chain stay, since their own bytes
+        are good.  The manager still references them, so they have the keys that we were told."""
         for slot, key, why in failed:
             if why != BAD:
                 log.error("gpc: slot %d of %s, key %s, could not be copied; it is dropped", slot, slots.where.name,

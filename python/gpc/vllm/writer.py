@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-failures.t
-"""Has the cache a writer?  Without one nothing is stored, and nothing else tells: an engine whose gpc_serve is false computes
-as before."""
+"""Has the cache a writer?  Without one nothing is stored, and no other sign shows it: an engine whose gpc_serve is
+false computes as before."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ class Writer:
     def __init__(self, cache, name, conf, clock=time.monotonic):
         self.c, self.name, self.conf, self.clock = cache, name, conf, clock
         self.there, self.next_look = 1, clock()
-        self.next_word = None    # while there is none: when to warn
+        self.next_word = None    # while there is none: when to warn next
         self.told = False
 
     def look(self):
