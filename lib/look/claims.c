@@ -10,7 +10,7 @@
 
 #define BATCH 256u /* records that are read together */
 
-/* Nobody counts a peer's claims with smaller numbers here, so `ahead` is 0. */
+/* Here no count is kept of the peer's claims with smaller numbers, so `ahead` is 0. */
 static void fill(const struct segment *s, const struct shm_record *r, gpc_block block,
 		 struct gpc_claim *ret)
 {
@@ -99,7 +99,7 @@ GPC_EXPORT int gpc_claim_walk(gpc *c, uint64_t *cursor, struct gpc_claim *out, u
 	if (err < 0)
 		return err;
 	got = walk(&c->seg, cursor, out, n);
-	/* it is checked after the reads, which were whole then */
+	/* the reads are done before the check: if the file is whole now, it was whole then */
 	cut = segment_check_index(&c->seg);
 	return cut < 0 ? cut : (int)got;
 }

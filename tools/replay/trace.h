@@ -104,8 +104,9 @@ struct known_pair *known_add(struct known *k, uint64_t id, uint64_t under, uint6
 			     uint32_t line);
 
 struct names {
-	struct known known; /* by hash and a number among the names of that hash: the session */
-	char **text;        /* for each session; NULL: it has no name */
+	/* the key is a hash and a number among the names of that hash; the value is the session */
+	struct known known;
+	char **text; /* for each session; NULL: it has no name */
 	size_t text_room, hash_room;
 };
 
@@ -114,10 +115,10 @@ struct turns;
 struct loader {
 	const char *path;
 	const struct trace_options *o;
-	uint32_t line, first; /* first: the line of the first row */
+	uint32_t line, first; /* first: number of the line with the first row */
 	struct trace t;
 	size_t ids_room, start_room, session_room;
-	struct known parents; /* id, 0: the predecessor of the id */
+	struct known parents; /* the key is an id and 0; the value is the id before it */
 	struct names names;
 	struct turns *turns;
 };

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* own_sums.c - checksums of images that lie in memory of the caller's own (gpc_sums_open).
+ *
+ * A device stores its sums as trailers (shm_memory.h), in memory of ours that is registered with
+ * the device; their keys and lives are unused here.  For host memory the calling thread computes
+ * the sums.
  * Tests: t/bytes/sums-device.t */
 #include "config.h"
 

@@ -65,7 +65,8 @@ static inline uint64_t setting_of(const struct segment *s, uint32_t what, uint64
 	return v;
 }
 
-/* The word of a pool: the pool's generation above, 1 + the number below. */
+/* The word of a pool has the pool's generation in its upper half, and 1 + the number in its lower
+ * half. */
 static inline uint32_t setting_ahead_in(uint64_t word, uint32_t generation, uint32_t blocks,
 					uint32_t otherwise)
 {

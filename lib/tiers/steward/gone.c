@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gone.c - keys in an array without holes, and chains by place.
+/* gone.c - a set of keys: an array without holes, and hash chains that find a key's place in it.
  * Tests: t/tiers/gone.t t/tiers/remote-kept.t t/tiers/remote-refuses.t */
 #include "config.h"
 
