@@ -215,7 +215,9 @@ struct killer {
 	uint64_t random, at_ns; /* at_ns: of the next kill; 0: not decided yet */
 	uint32_t victim;
 	uint64_t target; /* the victim is killed when it has done so many requests */
-	bool waits;      /* until the victim is back, and has verified the blocks that it found */
+	/* no other kill comes until the victim is back, and has verified the blocks that it
+	 * found */
+	bool waits;
 };
 
 struct run {

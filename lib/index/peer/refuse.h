@@ -12,7 +12,7 @@
 
 struct gpc_move; /* gpc_bytes.h */
 
-/* `argument` is a pool number that this cache can have: 0, else -EINVAL. */
+/* 0 if `argument` is a pool number that this cache can have; else -EINVAL. */
 int refuse_pool_number(const gpc *c, const char *argument, int pool);
 /* The pool of that number does not exist now: -ENOENT.  Or it is going: -ESTALE. */
 int refuse_pool(const gpc *c, const char *argument, int pool);
@@ -38,9 +38,10 @@ int refuse_reclaim(const gpc *c, uint32_t i, gpc_block block, bool keys, int32_t
 /* gpc_ref took no reference for keys[i], blocks[i]. */
 int refuse_ref(const gpc *c, uint32_t i, gpc_block block, int32_t err);
 
-/* For a call that succeeds although an item was refused; called behind the sentence.  It logs the
- * sentence at level debug, once for each errno and handle.  A program that drops the answers finds
- * there why it never hits.  A program that reads them may be refused a thousand times a second. */
+/* For a call that succeeds although an item was refused; called after the sentence is set.  It
+ * logs the sentence at level debug, once for each errno and handle.  A program that drops the
+ * answers finds there why it never hits.  A program that reads them may be refused a thousand
+ * times a second. */
 void refuse_log(gpc *c, const char *call, int32_t err);
 
 #endif

@@ -34,7 +34,7 @@
  * that the writer has taken back since, without a word to the peer. */
 struct stock {
 	gpc_block *blocks;    /* [at .. n) */
-	uint32_t at, n, want; /* at: 0 of ordinary blocks, which are taken from the end */
+	uint32_t at, n, want; /* at: always 0 for ordinary blocks, which are taken from the end */
 	uint32_t generation;  /* of a CALLER pool: another one may have its number by now */
 	bool caller;          /* the list is of evicted blocks of a CALLER pool of ours */
 	bool filling;
@@ -44,7 +44,7 @@ struct stock {
 
 /* n blocks, or none.  With `partial`: as many as there are, up to n. */
 uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, bool partial);
-/* Refill it, behind the program's own command. */
+/* Refills it with a command that follows the program's own one. */
 void stock_follow(gpc *c, uint32_t pool);
 /* Does the quota allow for n more blocks?  If need be, the stocks are given back.  False: a part
  * of a stock is under way, and the caller has to wait for it. */
