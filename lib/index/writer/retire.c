@@ -378,8 +378,7 @@ void retire_poll_quarantine(struct writer *w)
 			owner = look_at(&who, &q->who);
 		if (is_quarantined(q, owner))
 			continue;
-		/* a block that is freed costs nothing: there are no more of them than there
-		 * were */
+		/* a freed block does not count as a row: each block is freed once */
 		rows++;
 		*q = w->quarantine[--w->nquarantine];
 		if (w_row_is_zero(w, record))
