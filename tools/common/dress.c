@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mode and group of a cache that exists.  The library sees to all of its files, for whoever would make that cache with
- * others: so this asks for the cache that there is.
+/* Mode and group of a cache that exists.  The library changes all of its files when a process asks
+ * for that cache with another mode or group.  So this asks for the cache as it is.
  * Tests: t/fuzz/tools.t */
 #include "config.h"
 
@@ -30,6 +30,6 @@ int dress(gpc *c, const char *name, const struct gpc_config *want,
 	gpc_close(other);
 	if (!gone)
 		return 0;
-	gpc_unlink(name, want->dir); /* it was removed meanwhile, and is ours */
+	gpc_unlink(name, want->dir); /* the old cache was removed meanwhile, and this one is ours */
 	return -ESTALE;
 }

@@ -7,9 +7,9 @@
 #include "gpc_look.h"
 #include "gpc_serve.h"
 
-/* All files of the cache that c is attached to, or reads, get want's mode and group; dir as well is of
- * want.  opt: of a handle that is open meanwhile.  0; -ESTALE: c's cache has lost its name; or the
- * library's error. */
+/* Gives want's mode and group to all files of the cache that c is attached to, or reads; want also
+ * has the folder.  opt: options of a handle that is open meanwhile.  Returns 0; -ESTALE if c's
+ * cache has lost its name; or the library's error. */
 int dress(gpc *c, const char *name, const struct gpc_config *want,
 	  const struct gpc_attach_options *opt);
 

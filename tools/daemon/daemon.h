@@ -16,7 +16,7 @@
  *   endpoint.c  the endpoints of events and metrics
  *   state.c     the line that SIGUSR1 asks for
  *   name.c      whether the cache still has its name
- *   patience.c  a wait for what another process makes
+ *   patience.c  a wait for another process's work
  *   process.c   signals, the background, the pid file, readiness
  *   reload.c    options that are read again at SIGHUP
  *   manager.c   messages to a service manager before and after readiness
@@ -45,12 +45,13 @@ enum { OPTIONS_MOST = 80 };
 
 enum option_place { NOWHERE, ON_LINE, IN_FILE };
 
-/* An option, and what the command line or the file says of it; NULL: neither does. */
+/* An option, and its value on the command line or in the file; NULL where neither has it. */
 struct option_said {
 	const char *option, *text;
-	enum option_place place;    /* also of --device, which has no text here */
-	bool at_run_time, of_tiers; /* SIGHUP changes it; so that the tiers are opened anew */
-	bool of_cache;              /* a cache that exists keeps it, whoever is restarted */
+	enum option_place place;    /* set for --device, too, which has no text here */
+	bool at_run_time, of_tiers; /* SIGHUP changes it, of_tiers: by opening the tiers anew */
+	/* a cache that exists keeps it, whichever process is restarted */
+	bool of_cache;
 };
 
 struct daemon {
@@ -72,9 +73,9 @@ struct daemon {
 	int set_level;             /* a level that counts in their place, or -1 */
 	uint64_t next_level;       /* when to look for such a level next */
 	uint64_t next_slow;        /* the same for slow calls */
-	uint64_t slow_ns;          /* those that ended until then were told */
-	bool create;               /* a geometry was given: make it if it is absent */
-	char unused[256]; /* options of its file that count for nothing, as there is none */
+	uint64_t slow_ns;          /* calls that ended by then were logged */
+	bool create;               /* a geometry was given: make the cache if it is absent */
+	char unused[256];          /* options of the file that this process does not use */
 	bool standby, background, foreground, quiet, unlink_at_end;
 	bool keep;              /* own a pool of VRAM, and do not serve */
 	uint32_t pieces, space; /* --keep: of its pool ... */
@@ -87,10 +88,12 @@ struct daemon {
 	uint64_t disk_bytes;
 	bool max_blocks_computed; /* --max-blocks was not given, and tiers have a share in it */
 	uint8_t secret[16];
-	enum { KEY_THERE, KEY_ABSENT, KEY_OF_DISK, KEY_DRAWN } key; /* where that is from: key.c */
-	struct tiers_thread *tiers_thread;  /* NULL: we do not keep them ... */
-	int32_t tiers_of;                   /* ... and this process does, as was said ... */
-	char tiers_why[1280];               /* ... or why nobody does */
+	/* where the secret comes from: key.c */
+	enum { KEY_THERE, KEY_ABSENT, KEY_OF_DISK, KEY_DRAWN } key;
+	struct tiers_thread *tiers_thread; /* NULL: this process does not keep them ... */
+	/* ... and the process of this number does, as was logged ... */
+	int32_t tiers_of;
+	char tiers_why[1280];               /* ... or this is the reason why no process does */
 	uint64_t tiers_next;                /* when to look again */
 	const char *events, *events_replay; /* endpoints; NULL: none */
 	const char *topic;                  /* of the events; NULL: empty */
@@ -98,10 +101,10 @@ struct daemon {
 	const char *metrics;                /* [ADDR:]PORT; NULL: none */
 	bool events_public, metrics_public; /* an endpoint may be one of all networks */
 	int ready_fd;                       /* --daemonize: the parent waits for one byte here */
-	bool ready, waits, served;          /* waits: for the seat, or did */
-	bool waited;                        /* for the cache that it has joined */
-	struct http *http;                  /* NULL: nothing is scraped, or not yet */
-	bool made;                          /* the cache was not there before us */
+	bool ready, waits, served;          /* waits: it waits for the seat, or did */
+	bool waited;                        /* it has waited for the cache that it joined */
+	struct http *http;                  /* NULL: there are no scrapes, or not yet */
+	bool made;                          /* the cache was not there before this process */
 	int pidfile_fd;                     /* locked; -1: none */
 	bool made_pidfile;                  /* the file was not there before this process */
 	pid_t pidfile_owner;                /* the other process that has it */
@@ -175,17 +178,17 @@ int process_ready(struct daemon *d, const char *status);
 /* ---- patience.c ---- */
 
 struct patience {
-	const char *who;   /* this process is, as the log names it */
-	uint64_t until_ns; /* 0: it has no end */
-	int most_ms, said; /* said: for what it waits, by error */
+	const char *who;   /* the name of this process in the log */
+	uint64_t until_ns; /* 0: the wait has no end */
+	int most_ms, said; /* said: the error of the wait that was logged last */
 };
 
-struct patience patience_for(const char *who, int most_ms); /* 0: without an end */
-/* What there is not yet: text, and behind it the remedy, are said once for each err.  True after a pause: look again;
- * false: a signal has come, or it has lasted too long. */
+struct patience patience_for(const char *who, int most_ms); /* 0: the wait has no end */
+/* The missing thing is `text`, followed by the remedy; both are logged once for each err.  True
+ * after a pause: look again.  False: a signal has come, or the wait has lasted too long. */
 bool patience_lasts(const struct daemon *d, struct patience *p, int err, const char *text,
 		    const char *remedy, int pause_ms);
-/* Less where a signal that somebody waits for comes, or has come. */
+/* Pauses for ms, or until a signal comes that a caller waits for. */
 void patience_pause(int ms);
 
 /* ---- manager.c ---- */
@@ -255,18 +258,20 @@ int ahead_step(struct ahead *a, const struct daemon *d, gpc *c);
 
 /* Each returns 0, or the exit status after a message. */
 
-/* d->secret from --key-file; or there is none: KEY_ABSENT. */
+/* Sets d->secret from --key-file, or KEY_ABSENT if there is no such file. */
 int key_look(struct daemon *d);
-/* What an absent one is to be: made now, made later (KEY_OF_DISK, KEY_DRAWN), or refused.  disk: what the file of --disk
- * says of itself, no blocks: there is none. */
+/* Decides about an absent file: it is made now, made later (KEY_OF_DISK, KEY_DRAWN), or refused.
+ * disk: the entries of the head of --disk; no blocks: there is no such file. */
 struct gpc_tiers_file;
 int key_plan(struct daemon *d, const struct gpc_tiers_file *disk,
 	     bool (*is_absent)(const struct daemon *d));
-/* A secret for a cache that is there, or comes; no file. */
+/* Draws a secret for a cache that is there, or is about to come; makes no file. */
 int key_draw(struct daemon *d);
-/* With d->secret, or a new one; another process's, if that is faster. */
+/* Makes the file with d->secret, or with a new one; takes another process's file, if that is
+ * faster. */
 int key_make(struct daemon *d);
-/* One that was there, behind the cache: mode and group as its files have. */
+/* Called once there is a cache: a file that was there gets the mode and group of the cache's
+ * files. */
 int key_dress(struct daemon *d);
 
 /* ---- gpcd-tiers.c ---- */
@@ -386,10 +391,11 @@ size_t config_bytes(void);
 void options_begin(struct daemon *d);
 /* -1 means: go on; any other value is the exit status. */
 int options_parse(struct daemon *d, int argc, char **argv);
-/* What the process is to do, by --block-size and --keep, and which options it has for that: -1, or the
- * exit status. */
+/* Checks the role of the process, given by --block-size and --keep, and its options for that
+ * role.  Returns -1 or the exit status. */
 int options_check_role(struct daemon *d);
-/* Of a cache, and of memory in it: 0, or the exit status.  Of a keeper: -1, or the exit status. */
+/* Checks the options of a cache and of memory in it; returns 0 or the exit status.  For a keeper
+ * it returns -1 or the exit status. */
 int options_check_cache(struct daemon *d);
 int options_check_keep(struct daemon *d);
 

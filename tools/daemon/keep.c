@@ -63,7 +63,7 @@ static const char *remedy_of(int err)
 	return "";
 }
 
-/* True: again. */
+/* True means: try again. */
 static bool waits(const struct daemon *d, struct patience *p, int err)
 {
 	return patience_lasts(d, p, err, text_of(err), remedy_of(err),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file of the secret that keys are hashed with: --key-file.
  *
- * It is made beside its name and gets the name when all of it is on the disk, so whoever finds the
- * name finds a whole key, and the name that is there stays:
+ * It is made beside its name and gets the name when all of it is on the disk.  So a process that
+ * finds the name finds a whole key.  A name that is there stays:
  *
  *   gpcd dies, or the machine, ...      left behind
  *   ----------------------------------  ----------------------------------------------------------
@@ -13,8 +13,9 @@
  *
  *   two make it at a time               link() refuses the second, which reads the first one's
  *
- * A key file is made for a new secret, or for the secret that a disk has; never where it would be refused.  A disk
- * that was made without --key-file has its secret, another one no more than a check of it.
+ * A key file is made for a new secret, or for the secret that a disk has, and never where it would
+ * be refused.  A disk that was made without --key-file has its secret.  Any other disk has only a
+ * check of it.
  *
  *   the key file           --disk              the cache           then
  *   ---------------------  ------------------  ------------------  --------------------------------------
@@ -31,7 +32,8 @@
  *   another user's, open   whichever           whichever           refused
  *   to others, no key
  *
- * Who may attach to the cache may read its key file: processes of that group are told the secret by the cache as well.
+ * A user who may attach to the cache may read its key file, since the cache tells the secret to
+ * processes of its group as well.
  *
  *   --group, --mode                 a key file that is made   one that is there, and this user's
  *   ------------------------------  ------------------------  ----------------------------------------
@@ -39,8 +41,9 @@
  *   a group may attach (0060)       0640, of that group       gets that, with the files of the cache
  *   none may                        0600                      is closed, likewise
  *
- * Who finds none looks again before it refuses: another process makes the key file first, and then cache and disk.
- * python/gpc/engines/secret.py and tiers.py do the same for engines.
+ * A process that finds no file looks again before it refuses, since another process makes the key
+ * file first, and then cache and disk. python/gpc/engines/secret.py and tiers.py do the same for
+ * engines.
  * Tests: t/daemon/key-file.t t/daemon/files.t t/daemon/mode-and-group.t */
 #include "config.h"
 
@@ -71,7 +74,7 @@ static int cannot_open(const struct daemon *d, int err)
 
 /* ---- read ---- */
 
-/* Where it was made in place, who made it could be ended before it was whole. */
+/* A file that was made in place may be cut short, if its maker was ended before it was whole. */
 static int refuse_text(const struct daemon *d, const char *text)
 {
 	size_t n = strlen(text);
@@ -101,7 +104,7 @@ static bool group_is_ours(gid_t gid)
 	return gid == getegid();
 }
 
-/* As with the files of a cache, a member of the file's group is trusted. */
+/* A member of the file's group is trusted, as with the files of a cache. */
 static int refuse_mode(const struct daemon *d, const struct stat *st)
 {
 	if (st->st_mode & 037)
@@ -171,7 +174,7 @@ static gid_t group_of(const struct daemon *d)
 	return d->cfg.gid ? d->cfg.gid : getegid();
 }
 
-/* Group before mode, so that no other group gets in. */
+/* Sets the group before the mode, so that no other group gets in. */
 static int dress(const struct daemon *d, int fd, mode_t mode)
 {
 	if (group_attaches(d) && fchown(fd, (uid_t)-1, group_of(d)))
@@ -240,7 +243,8 @@ static int write_key(int fd, const uint8_t secret[DIGITS / 2])
 	return write_all(fd, text, 2 * i + 1);
 }
 
-/* The name is on the disk, whoever gave it: a block that is written later finds its secret. */
+/* Puts the name on the disk, whichever process gave it, so a block that is written later finds its
+ * secret. */
 static int sync_folder(const struct daemon *d)
 {
 	char folder[PATH_MAX];
@@ -250,13 +254,14 @@ static int sync_folder(const struct daemon *d)
 	*(strrchr(folder, '/') + 1) = 0;
 	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return errno == EACCES ? 0 : -errno; /* who may write there need not read it */
+		/* a user who may write there need not be able to read it */
+		return errno == EACCES ? 0 : -errno;
 	err = fsync(fd) && errno != EINVAL ? -errno : 0;
 	close(fd);
 	return err;
 }
 
-/* Never in the place of another file.  Some file systems have no links. */
+/* Never takes the place of another file.  Some file systems have no links. */
 static int give_name(const char *from, const char *to)
 {
 	if (!link(from, to))
@@ -266,7 +271,7 @@ static int give_name(const char *from, const char *to)
 	return renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) ? -errno : 0;
 }
 
-/* 0: there is a file of that name, ours or another's. */
+/* 0: there is a file of that name, ours or another process's. */
 static int make_key(struct daemon *d, bool *ret_ours)
 {
 	char path[PATH_MAX + 8];
@@ -333,9 +338,9 @@ int key_make(struct daemon *d)
 	return 0;
 }
 
-/* ---- whether ---- */
+/* ---- whether a file is made ---- */
 
-/* What could not be made in the end is refused at the beginning. */
+/* Refuses at the beginning a file that could not be made at the end. */
 static int of_disk(struct daemon *d)
 {
 	char folder[PATH_MAX];
@@ -356,7 +361,7 @@ static int refuse_absent(const struct daemon *d)
 		   "--disk: give the one that this cache was made with, or leave the option out");
 }
 
-/* The disk has a check of its secret alone. */
+/* For a disk that has only a check of its secret. */
 static int refuse_lost(const struct daemon *d)
 {
 	say(LOG_ERR,
@@ -386,5 +391,6 @@ int key_plan(struct daemon *d, const struct gpc_tiers_file *disk,
 		return refuse_lost(d);
 	if (!d->create)
 		return absent ? 0 : refuse_absent(d);
-	return key_draw(d); /* it is compared with that of the cache, if there is one still */
+	/* the secret is compared with that of the cache, if there is still one */
+	return key_draw(d);
 }

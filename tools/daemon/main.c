@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpcd - the writer of one cache, as a daemon.
  *
- * Makes the cache or attaches to it, where it must after a wait, takes the writer's seat, serves until SIGTERM or
- * SIGINT.  The cache stays when gpcd goes (a standby or the next gpcd goes on with it)
- * unless --unlink says otherwise.  "Ready" means: serving, or, as a standby, waiting
- * for the seat.  With --keep it owns a pool of VRAM instead, and serves nobody.
+ * It makes the cache or attaches to it, if need be after a wait.  It takes the writer's seat, and
+ * serves until SIGTERM or SIGINT.  The cache stays when gpcd goes, unless --unlink says otherwise;
+ * a standby or the next gpcd goes on with it.  "Ready" means that gpcd serves or, as a standby,
+ * waits for the seat.  With --keep it owns a pool of VRAM instead, and serves nobody.
  * Tests: t/daemon/life.t t/daemon/fails.t t/daemon/joins.t t/daemon/roles.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
 
-/* 0, or the exit status.  Who is started twice hears of the writer first. */
+/* 0, or the exit status.  A gpcd that is started twice hears of the writer first. */
 static int start(struct daemon *d, gpc **c)
 {
 	int status = d->pidfile[0] ? process_take_pidfile(d) : 0;
@@ -45,7 +45,8 @@ static int run(struct daemon *d)
 
 	if (status)
 		return end_early(d, status);
-	status = d->http ? 0 : http_start(d, &d->http); /* one that has waited has it already */
+	/* a process that has waited has it already */
+	status = d->http ? 0 : http_start(d, &d->http);
 	if (!status)
 		status = serve_take_seat(d, &c);
 	if (!status && !process_stopping)
@@ -54,13 +55,14 @@ static int run(struct daemon *d)
 	tiers_stop(d, c);
 	say_notify("STOPPING=1\nSTATUS=leaving");
 	ours = c && name_is_ours(d);
-	gpc_close(c); /* drops the writer's seat, too */
-	/* a standby that never served leaves the cache to its writer; what has the name by
-	 * now may be another cache */
+	gpc_close(c); /* gives up the writer's seat, too */
+	/* a standby that never served leaves the cache to its writer; the name may stand for
+	 * another cache by now */
 	gone = d->unlink_at_end && d->served && ours && !status;
 	if (gone)
 		status = serve_remove(d);
-	/* before readiness nobody was told of a cache that is new; who serves it knows it */
+	/* before readiness no process was told of a new cache; a process that serves it knows
+	 * it */
 	if (status && status != EXIT_SEAT_TAKEN && d->made && !d->ready && ours)
 		serve_remove(d);
 	process_remove_pidfile(d);

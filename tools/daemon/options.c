@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of gpcd: what it asks for, as a struct daemon.
+/* The command line of gpcd, which becomes a struct daemon.
  * Tests: t/daemon/config.t t/daemon/defaults.t t/daemon/roles.t t/daemon/options.t
  *   t/python/vllm-gpcd.t */
 #include "config.h"
@@ -267,7 +267,7 @@ static bool add_device(struct daemon *d, const char *device)
 	int n = snprintf(d->devices + used, sizeof(d->devices) - used, "%s%s", used ? "," : "",
 			 device);
 
-	/* only its form: without a device of that name the writer goes on as well */
+	/* only its form: the writer goes on without a device of that name */
 	if (!cli_device(device))
 		return false;
 	if (n >= 0 && (size_t)n < sizeof(d->devices) - used)
@@ -329,7 +329,7 @@ static bool set_mode(struct daemon *d, const char *text)
 	return true;
 }
 
-/* A name, or, since a container need not know names, a number. */
+/* A name or a number, since a container need not know names. */
 static bool find_group(const char *text, gid_t *ret)
 {
 	const struct group *g = getgrnam(text);
@@ -369,7 +369,7 @@ static bool set_group(struct daemon *d, const char *text)
 	return true;
 }
 
-/* "0,2-3", nothing behind it. */
+/* "0,2-3" and no more text. */
 static bool parse_nodes(const char *text, uint64_t *ret)
 {
 	unsigned long from, to;
@@ -431,7 +431,8 @@ static bool set_layout(struct daemon *d, const char *text)
 /* Absolute, since the daemon leaves its folder. */
 bool options_path(char ret[PATH_MAX], const char *option, const char *path)
 {
-	static char started[PATH_MAX]; /* also when they are read again, in the background */
+	/* it stays for options that are read again in the background */
+	static char started[PATH_MAX];
 	const char *cwd = "";
 	int n;
 
@@ -602,7 +603,7 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_LOG_LEVEL:
 		return set_log_level(d, arg);
 	case OPT_CONFIG:
-		return true; /* read when the command line has been */
+		return true; /* the file is read after the command line */
 	default:
 		if (opt >= OPT_TIERS && opt < OPT_BEHIND_TIERS)
 			return tiers_option(d, opt - OPT_TIERS, arg);
@@ -610,7 +611,7 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	}
 }
 
-/* What SIGHUP takes over. */
+/* Does SIGHUP change this option? */
 static bool is_at_run_time(int opt)
 {
 	return opt == OPT_QUIET || opt == OPT_LOG_LEVEL ||
@@ -658,7 +659,7 @@ void options_begin(struct daemon *d)
 		};
 }
 
-/* Devices, which may be many, are compared as their list. */
+/* Devices, which may be many, are compared as a list. */
 static struct option_said *said_of(struct daemon *d, int opt)
 {
 	size_t i = 0;
@@ -679,8 +680,8 @@ static bool take_said(struct daemon *d, int opt, const char *arg, enum option_pl
 	return set_option(d, opt, arg);
 }
 
-/* Units and wrappers put options behind those that are there already, so the last one counts; but
- * two values of one option are more often a mistake, and that is said. */
+/* Units and wrappers add options after those that are there, so the last one counts.  But two
+ * values of one option are more often a mistake, so a message names them. */
 static void say_twice(const char *given[OPT_BEHIND_TIERS], int opt, const char *arg)
 {
 	const struct option *o = options;
@@ -703,7 +704,7 @@ struct line { /* the command line */
 	const char *text[OPT_BEHIND_TIERS];
 };
 
-/* The command line beats the file: with what it says goes what that excludes. */
+/* The command line beats the file: its options also beat those that they exclude. */
 static bool is_beaten(const struct line *l, const struct option *o)
 {
 	static const char *const rivals[][2] = {
@@ -731,7 +732,7 @@ static bool is_path(int opt)
 	       (opt >= OPT_TIERS && tiers_option_is_path(opt - OPT_TIERS));
 }
 
-/* -1: neither. */
+/* -1: neither true nor false. */
 static int truth(const char *value)
 {
 	static const char *const words[] = { "no", "yes", "false", "true", "off", "on", "0", "1" };
@@ -796,7 +797,7 @@ static bool take_key(void *arg, const struct config_key *k)
 	return false;
 }
 
-/* NAME, what stands beside it, and the file. */
+/* Takes NAME, the words beside it, and the file. */
 static int take_rest(struct line *l, int argc, char **argv)
 {
 	char path[PATH_MAX];

@@ -10,11 +10,12 @@
 
 #define MOST_MEMORY ((uint64_t)1 << 62) /* of a pool */
 
-/* ---- what a process is to do, and which options it has for that ----
+/* ---- the role of a process, and its options for that role ----
  *
- * With --block-size it makes the cache, or serves the one that it would have made; without it it joins the one that
- * another process makes; with --keep it owns a pool and serves nobody.  One file may be that of all processes of a
- * cache, so what only a maker needs there is no mistake for the others, as it is on a command line of theirs.
+ * With --block-size it makes the cache, or serves the one that it would have made.  Without it, it
+ * joins the one that another process makes.  With --keep it owns a pool and serves nobody.  One
+ * file may serve all processes of a cache.  So an option there that only a maker needs is no
+ * mistake for the others, while it is one on their command lines.
  *
  *   option                             makes             joins: line    joins: file    keeps
  *   ---------------------------------  ----------------  -------------  -------------  ----------------
@@ -42,7 +43,7 @@
  *   daemonize, quiet, log-level,
  *   config
  *
- * An option that is not in the array below is taken by each of them. */
+ * Each role takes an option that is not in the array below. */
 static const struct role {
 	const char *option;
 	enum { TAKEN, OF_MAKER, OF_MAKER_OR_TIER } joins;
@@ -89,7 +90,7 @@ static bool is_unused(const struct daemon *d, const struct role *r)
 	       (r->joins == OF_MAKER_OR_TIER && !d->disk[0] && !d->tiers.remote);
 }
 
-/* As if the file had not named them. */
+/* Forgets these options, as if the file had not named them. */
 static void forget_making(struct daemon *d)
 {
 	struct gpc_config cfg = { .size = sizeof(cfg), .mode = d->cfg.mode, .gid = d->cfg.gid };

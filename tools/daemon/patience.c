@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A wait for what another process makes: its cache, a seat there, an answer.
+/* A wait for another process's work: its cache, a seat there, an answer.
  *
- * The log says at once what is missing, SIGUSR1 has it said again, and a service manager hears it once
- * a second, as STATUS and as the wish for more time.  READY=1 is not sent meanwhile: what is ordered
- * behind the unit would take a cache for there that is not.  So such a unit is "activating" for as
- * long as it takes, and no limit of its start ends it.
+ * The log says at once which thing is missing, and SIGUSR1 has that said again.  A service manager
+ * hears it once a second, as STATUS and as the wish for more time.  READY=1 is not sent meanwhile,
+ * since units ordered after this one would expect a cache that is not there.  So such a unit is
+ * "activating" for as long as the wait takes, and no limit of its start ends it.
  * Tests: t/daemon/joins.t */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache and its writer's seat: made or attached to, waited for, served, removed.
+/* The cache and its writer's seat: gpcd makes or attaches to it, waits, serves, and removes it.
  * Tests: t/daemon/fails.t t/daemon/limits.t t/daemon/memory.t t/daemon/joins.t t/daemon/full.t
  *   t/daemon/all-dead.t */
 #include "config.h"
@@ -17,10 +17,10 @@
 enum {
 	TURN_MS = 200, /* between two looks for a signal that ends a standby */
 	SERVE_MS = 2000,
-	SEAT_MS = 5000, /* for the writer to free the first handle's seat */
+	SEAT_MS = 5000, /* time that the writer has to free the first handle's seat */
 	TRANSIT = 64,   /* slots of the RAM pool beside --ram-blocks */
 	PAGE = 4096,
-	STEP_MS = 100, /* between two looks for a cache that is to come */
+	STEP_MS = 100, /* between two looks for a cache that has not come yet */
 	MAKER_MS = 1000,
 };
 
@@ -170,8 +170,9 @@ static int on_progress(void *arg, uint64_t done, uint64_t bytes)
 	return 0;
 }
 
-/* Each part of a block by itself, slot after slot, as engines make it: the part that one of their
- * workers copies, and registers with its GPU, lies together (python/gpc/engines/cache.py). */
+/* Each part of a block lies by itself, slot after slot, as engines lay it out.  So the part that
+ * one of their workers copies, and registers with its GPU, is in one piece
+ * (python/gpc/engines/cache.py). */
 static void set_runs(struct daemon *d)
 {
 	static struct gpc_run runs[GPC_MAX_SUMS];
@@ -183,7 +184,7 @@ static void set_runs(struct daemon *d)
 	part = d->memory.block_bytes / n;
 	stride = (part + PAGE - 1) / PAGE * PAGE;
 	if (stride > INT64_MAX / slots / n)
-		return; /* the library refuses so much */
+		return; /* the library refuses that many */
 	for (i = 0; i < n; i++)
 		runs[i] = (struct gpc_run){ .count = 1,
 					    .bytes = part,
@@ -231,7 +232,7 @@ static int make_or_attach(struct daemon *d, const struct gpc_attach_options *opt
 static int opened(const struct daemon *d, int r)
 {
 	if (r < 0 && process_stopping)
-		return EXIT_STOPPED; /* what was made of it is removed */
+		return EXIT_STOPPED; /* the part that was made is removed */
 	return r < 0 ? cannot_open(d, r) : 0;
 }
 
@@ -260,11 +261,11 @@ static int opened(const struct daemon *d, int r)
  *   it is removed later                        ends, status 1, as ever; started anew it waits
  *   SIGTERM or SIGINT comes while it waits     ends, status 0
  *
- * All that needs no cache is looked at before: the options, the key file, the file of --disk or its
- * folder, the options of the store, the port of --metrics.  Files are looked at again when there is
- * the cache. */
+ * All that needs no cache is checked before: the options, the key file, the file of --disk or its
+ * folder, the options of the store, the port of --metrics.  Files are checked again when the cache
+ * is there. */
 
-/* cli_gpc_text(err) is the library's sentence. */
+/* cli_gpc_text(err) has the library's sentence. */
 static bool is_to_come(const struct daemon *d, int err)
 {
 	struct stat st;
@@ -286,8 +287,8 @@ static bool goes_on_waiting(struct daemon *d, struct patience *p, int err)
 			      STEP_MS);
 }
 
-/* --mode and --group, as for a cache that was made before: of files that are this user's.  What another user has
- * made stays as it is, also where this one could change its group, and then not its mode. */
+/* Applies --mode and --group as for a cache that was made before: to files of this user.  Files of
+ * another user stay as they are.  This process might change their group, but not their mode. */
 static void dress_joined(const struct daemon *d, gpc *c, const struct gpc_attach_options *opt)
 {
 	char path[PATH_MAX + GPC_MAX_NAME + 16];
@@ -360,7 +361,7 @@ int serve_open(struct daemon *d, gpc **ret)
 	r = d->create ? opened(d, make_or_attach(d, &opt, ret)) : join(d, &opt, ret);
 	if (r)
 		return r;
-	/* drawn: the cache has gone meanwhile, and is made */
+	/* drawn: the cache has gone meanwhile, and this process makes it */
 	return d->key == KEY_DRAWN ? key_make(d) : key_dress(d);
 }
 
@@ -462,8 +463,8 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 	return EXIT_RUNTIME;
 }
 
-/* The name is there a moment before its maker has the seat: who has waited for the name would often be first, and the
- * engine that serves what it makes would not. */
+/* The name is there a moment before its maker has the seat.  A process that has waited for the
+ * name would often be first, and the engine would not serve its own cache. */
 static void let_maker_go_first(struct daemon *d, gpc *c)
 {
 	uint64_t until = cli_now_ns() + MAKER_MS * UINT64_C(1000000);

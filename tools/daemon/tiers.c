@@ -269,10 +269,11 @@ static int look_at_file(struct daemon *d, struct gpc_tiers_file *ret)
 
 /* ---- options that are refused before RAM is made, since that may take long ----
  *
- * The library refuses all of it, and more, when it opens the tier; these are its sentences.  Only
- * who makes the cache is spared the way there, or who waits for it: of the latter's file another process may
- * know the size, and of its cache the memory and the secret.  Of a cache that exists the file may be what another
- * gpcd makes, or has, by now: so what was found counts if there is no cache behind that. */
+ * The library refuses all of them, and more, when it opens the tier; the sentences here are its
+ * own.  This look spares the way there to a process that makes the cache or waits for it.  For one
+ * that waits, another process may know the size of the file, and the memory and the secret of the
+ * cache.  In a cache that exists, another gpcd may have made the file by now, or may be making
+ * it.  So the findings count only if there is no cache behind them. */
 
 static bool is_absent(const struct daemon *d)
 {
@@ -570,7 +571,8 @@ static int refused(struct daemon *d, gpc *c, const struct tiers_thread *t)
 	return EXIT_RUNTIME;
 }
 
-/* A process in the words of its own seat: that of the tiers says no more than that. */
+/* Names a process by the label of its own seat, since the seat of its tiers has only the label
+ * "tiers". */
 static const char *name_process(gpc *c, int32_t pid, char *ret, size_t room)
 {
 	struct gpc_stats st;
@@ -588,7 +590,8 @@ static const char *name_process(gpc *c, int32_t pid, char *ret, size_t room)
 	return ret;
 }
 
-/* Another process keeps them, or has the file; 0: the same ones, which are waited for. */
+/* Another process keeps the tiers or has the file.  0: they are the same tiers, and this process
+ * waits for them. */
 static int find_kept(struct daemon *d, gpc *c, const struct tiers_thread *t)
 {
 	const char *other;

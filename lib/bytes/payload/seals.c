@@ -61,8 +61,8 @@ static uint64_t word_of(const gpc *c, gpc_block block)
 	return load_acquire(&seg_record(&c->seg, pool_record(&c->seg, block))->word);
 }
 
-/* By us, or by our leader.  The word is read before the owner: an owner of a later life passes for a
- * sum of this life, which nobody compares then. */
+/* Is the block reserved by us, or by our leader?  The word is read before the owner.  If the owner
+ * belongs to a later life, the sum is stored for this life, and no process compares it then. */
 static bool is_ours(const gpc *c, gpc_block block)
 {
 	uint32_t owner = seg_record(&c->seg, pool_record(&c->seg, block))->owner;

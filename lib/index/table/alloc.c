@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alloc.c - private memory of the writer, and the end of a writer that gets none.
  *
- * Each memory hangs in a list, and the end of the writer frees the list, however far the
- * interrupted functions had come.  A list is one thread's at a time, so it needs no lock:
+ * Each piece of memory hangs in a list, and the end of the writer frees the list, however far the
+ * interrupted functions had come.  One thread at a time has a list, so it needs no lock:
  *
  *   who allocates               list         its rest is freed
  *   --------------------------  -----------  ------------------------------------------------
@@ -21,11 +21,11 @@
 
 #define HUGE ((size_t)2 << 20) /* a huge page */
 
-/* Before the memory itself. */
+/* The header of each piece, which lies before the memory itself. */
 struct writer_memory {
 	_Alignas(max_align_t) struct writer_memory *next;
-	struct writer_memory **at; /* where it hangs */
-	size_t mapped;             /* bytes; 0: it is malloc()'s */
+	struct writer_memory **at; /* the pointer that names this piece */
+	size_t mapped;             /* bytes; 0: the piece comes from malloc() */
 };
 
 /* A writer that gets no memory stops where it is, like a killed one.  The segments are sound at
@@ -66,7 +66,7 @@ void writer_no_memory(void)
 	longjmp(*way.out, 1);
 }
 
-/* It may be new there, or elsewhere than before. */
+/* Its pointers are set here, since the piece may be new, or may have moved. */
 static void *hang(struct writer_memory *m)
 {
 	*m->at = m;
@@ -93,7 +93,7 @@ static struct writer_memory *map(size_t bytes)
 
 	if (m == MAP_FAILED)
 		return NULL;
-	madvise(m, all - HUGE, MADV_HUGEPAGE); /* the last one is not full, as a rule */
+	madvise(m, all - HUGE, MADV_HUGEPAGE); /* the last huge page is not full, as a rule */
 	m->mapped = all;
 	return m;
 }

@@ -71,7 +71,7 @@ def _attach(name, conf, layout, label, timeout, hear):
         try:
             most = c.pool_get(POOL).blocks // _STOCK_SHARE
         except gpc.NotFound:
-            return c             # it is refused by who looks at its pool
+            return c             # the code that looks at its pool refuses it
         if stock <= most:
             return c
         c.close()                # its size is that of the engine that made it

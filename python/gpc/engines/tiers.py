@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/tiers.t
-"""The tiers below RAM that an engine is configured with: who makes a cache makes room for them, and one process of those
-that are configured keeps them.  tools/daemon/tiers.c has the table; gpcd follows it, too.
+"""The tiers below RAM that an engine is configured with.  The process that makes the cache makes room for them.  Of the
+processes that are configured with them, one keeps them.  tools/daemon/tiers.c has the table; gpcd follows it, too.
 
     this process              nobody keeps them        another keeps the same    another keeps other ones
-    at its start              opens them, or ends:     waits                     ends: which, and whose
-                              why
-    later, the writer         opens them               waits                     says so once
-    later, not the writer     opens them when nobody   waits                     says so once
+    at its start              opens them, or ends      waits                     ends, and names them and
+                              with the reason                                    their steward
+    later, the writer         opens them               waits                     logs that once
+    later, not the writer     opens them when nobody   waits                     logs that once
                               has for GRACE
 
-A process that keeps them and loses the writer's seat closes them, so that the next writer has them.  Nobody opens tiers
-of a cache without a writer.
+A process that keeps them and loses the writer's seat closes them, so that the next writer has them.  No process opens
+tiers of a cache without a writer.
 """
 
 import atexit
@@ -26,7 +26,7 @@ import gpc
 from .config import ConfigError
 from .secret import make_key, read_key, refuse_lost
 
-FRONT, HEADER, PAGE = 131072, 128, 4096          # of the file; of each block; blocks begin at multiples of
+FRONT, HEADER, PAGE = 131072, 128, 4096          # bytes of the file; of each block; blocks begin at multiples of
 _MOST = 1 << 24                                  # blocks of a pool
 LOOK = 0.2                                       # seconds from one look to the next
 GRACE = 1.0                                      # seconds that the writer has before others
@@ -40,7 +40,7 @@ def has_tiers(conf):
 
 
 def check(conf):
-    """Keys that do not go together."""
+    """Refuses keys that exclude each other."""
     if not conf.disk:
         for word in _OF_DISK:
             if getattr(conf, "disk_" + word) and not (word == "ahead" and conf.remote):
@@ -72,8 +72,8 @@ class Room:
             self.blocks += conf.remote_blocks or min(max(4 * slots, 65536), _MOST)
 
     def secret(self):
-        """That the cache is made with, or None.  All else was looked at: a key file that is missing is made now, but for one
-        with the secret of a disk, which the steward makes."""
+        """The secret that the cache is made with, or None.  All else was checked.  A missing key file is made now; the
+        steward makes one with the secret of a disk."""
         if self.key_file and self.known is None:
             self.known = make_key(self.key_file)
         return self.known
@@ -85,7 +85,7 @@ class Room:
             return None
         except gpc.Error as e:
             if e.errno == errno.EBADMSG and not conf.disk_strict:
-                return None              # it is set aside when it is opened
+                return None              # the file is set aside when it is opened
             raise ConfigError(f"gpc_disk: {e.strerror}") from None
 
     def _of_disk(self, conf, slot_bytes):
@@ -109,7 +109,7 @@ class Room:
             raise ConfigError(f"gpc_disk: {conf.disk} has blocks of {file.block_bytes} bytes, and these have {slot_bytes}: name "
                               "another file, or remove this one")
         if self.key_file and self.known is None and not file.has_secret:
-            self.known = read_key(self.key_file)         # another process makes it before the disk
+            self.known = read_key(self.key_file)         # another process makes the key file before the disk
             if self.known is None:
                 raise refuse_lost(self.key_file, conf.disk)
         if file.has_secret and self.known is not None and self.known != file.secret:
@@ -122,7 +122,8 @@ class Room:
 
 
 def max_blocks(conf, needed):
-    """Of a cache that is made: pools of RAM and tiers together, or what gpc_max_blocks leaves room for."""
+    """For a cache that this process makes: pools of RAM and tiers together, or the number that gpc_max_blocks leaves
+    room for."""
     asked = getattr(conf, "max_blocks", 0)
     if asked and asked < needed:
         raise ConfigError(f"gpc_max_blocks: {asked}, at least {needed} are wanted: the blocks of RAM and of all tiers")
@@ -132,7 +133,7 @@ def max_blocks(conf, needed):
 # ---- opening ----
 
 def _look(disk):
-    """What the file says of itself; None: nothing that counts here."""
+    """The entries of the file's head; None: there are none that count here."""
     try:
         return gpc.tiers_file(disk)
     except gpc.Error:
@@ -181,7 +182,7 @@ def _same(conf, tier):
 
 
 class Steward:
-    """Of one process: keeps the tiers, or waits until it may."""
+    """The tiers of one process, which keeps them, or waits until it may."""
 
     def __init__(self, cache, name, conf, hear, log):
         self.c, self.name, self.conf, self.hear, self.log = cache, name, conf, hear, log
@@ -193,12 +194,13 @@ class Steward:
         self._open()
         self.thread = threading.Thread(target=self._follow, name="gpc-tiers", daemon=True)
         self.thread.start()
-        atexit.register(self.close)      # before the module closes the cache, whose writer they need
+        atexit.register(self.close)      # called before the module closes the cache, whose writer they need
 
-    # ---- what there is ----
+    # ---- tiers and stewards that are there ----
 
     def _others(self):
-        """(process that keeps tiers of this cache, the first of them that ours are not, or nothing); None: nobody does."""
+        """(process that keeps tiers of this cache, the first of them that differs from ours, or nothing); None: no
+        process does."""
         pid, kinds, i = 0, set(), 0
         while True:
             try:
@@ -229,7 +231,7 @@ class Steward:
             return True
 
     def _process(self, pid):
-        """It, in the words of its own seat: that of the tiers says no more than that."""
+        """Names a process by the label of its own seat, since the seat of its tiers has only the label "tiers"."""
         for i in range(gpc.MAX_PEERS):
             try:
                 st = self.c.stats(i)
@@ -242,8 +244,8 @@ class Steward:
     # ---- keeping ----
 
     def _open(self):
-        """gpc.Error or ConfigError: they cannot be kept.  Otherwise they are, or somebody else keeps them, or there is no
-        writer."""
+        """gpc.Error or ConfigError: they cannot be kept.  Otherwise this process keeps them, or another one does, or
+        there is no writer."""
         others = self._others()
         if others is None:
             try:
@@ -269,8 +271,8 @@ class Steward:
                        "them over when that one ends, unless another is first")
 
     def _secret(self):
-        """(that of the key file, or None; is there no such file, and is it the disk's).  The cache is there, so a new one were
-        another than that of the cache."""
+        """(secret of the key file, or None; whether there is no such file, and the secret is the disk's).  The cache is
+        there, so a new secret would differ from that of the cache."""
         path = self.conf.key_file
         known = read_key(path) if path else None
         if not path or known:
@@ -290,7 +292,7 @@ class Steward:
         try:
             make_key(self.conf.key_file, self.conf.disk, secret)
         except ConfigError as e:
-            if self.thread is None:      # at the start it is a mistake of who configures it; later the tiers go on without
+            if self.thread is None:  # at the start it is an error of the configuration; later the tiers go on without
                 self._close()
                 raise
             self._tell(logging.ERROR, str(e))
@@ -298,7 +300,7 @@ class Steward:
         self.log.info("gpc: %s is made, with the secret of %s", self.conf.key_file, self.conf.disk)
 
     def _tell(self, level, text):
-        """Once, until it is another text."""
+        """Logs a text once, until there is another text."""
         if text != self.told:
             self.log.log(level, "gpc: %s", text)
         self.told = text
