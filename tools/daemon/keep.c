@@ -34,7 +34,7 @@ static void lay_out(const struct daemon *d, struct gpc_run *run)
 				 .run_stride = piece * d->cfg.vram_blocks };
 }
 
-/* ---- until there is what it needs ----
+/* ---- waits for whatever a keeper needs ----
  *
  *   it lacks              the library says      it waits     and logs that
  *   --------------------  --------------------  -----------  ----------------------------------
@@ -45,7 +45,7 @@ static void lay_out(const struct daemon *d, struct gpc_run *run)
  *   the old memory        -ETIMEDOUT            the same     after the first part: who has it
  *   anything else         another error         not at all
  *
- * A signal ends each of them after a part, with the status of a keeper that was ended. */
+ * A signal ends each wait after its current part, with the status of a keeper that was ended. */
 static const char *text_of(int err)
 {
 	return err == -ENOTCONN ? "no process is the writer: start gpcd" : cli_gpc_text(err);

@@ -194,7 +194,7 @@ static int check_size(const struct disk *d, const struct disk_options *opt, uint
 
 static int refuse_empty(const char *path)
 {
-	return err_set(ENOENT, "%s is empty, or whoever made it did not end: ask for it to be made",
+	return err_set(ENOENT, "%s is empty, or was not made to its end: ask for it to be made",
 		       path);
 }
 

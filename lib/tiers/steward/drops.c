@@ -527,7 +527,7 @@ int drops_begin(struct gpc_tiers *t)
 	t->how = malloc(SHM_DROPS * sizeof(*t->how));
 	return t->dropped && t->how && kin_new(&t->kin, t->c->seg.header.geometry.max_blocks) == 0
 		       ? 0
-		       : err_set(ENOMEM, "no memory to know what follows what in the tiers");
+		       : err_set(ENOMEM, "no memory for the order of the blocks in the tiers");
 }
 
 void drops_end(struct gpc_tiers *t)

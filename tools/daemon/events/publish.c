@@ -125,7 +125,7 @@ static void put_batch(struct events *e, uint64_t sequence)
 static void tell(struct events *e, int err)
 {
 	if (err && err != e->told_error)
-		say(LOG_WARNING, "%s: --events: cannot read what happens: %s", e->d->name,
+		say(LOG_WARNING, "%s: --events: cannot read the feed of changes: %s", e->d->name,
 		    cli_gpc_text(err));
 	e->told_error = err;
 }
