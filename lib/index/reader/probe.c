@@ -20,7 +20,7 @@
 static inline __attribute__((always_inline)) struct probe_entry
 entry_load(const struct probe_entry *e)
 {
-	/* Pairs with (H), (I), (J) of index/table/table.c.  It needs no order of its own: any mix
+	/* Pairs with (H), (I), (J) of index/table/.  It needs no order of its own: any mix
 	 * of old and new words is the entry or a miss, and a hit is a hint. */
 	struct words4 x = load_words4(e->w);
 
