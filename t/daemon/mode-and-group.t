@@ -217,8 +217,34 @@ then
 	joins root --group 65534
 	like "$(cat "$tmp/root.err")" 'made: --group: its files have mode 660 and group 0, and user 65534' "the same for root"
 	is "$(dressed)" "660 0" "which would get half of it under the unit"
+
+	# of a user who is not in the group, files and key stay; who is, or owns them, opens the key file, too
+	mkdir "$shm/theirs"
+	chown 65534:65534 "$shm/theirs"
+	as="setpriv --reuid 65534 --regid 65534 --clear-groups gpcd theirs --dir $shm/theirs"
+	key=$shm/theirs/key
+	tier="--disk $shm/theirs/disk --key-file $key"
+	run $as --block-size 16 --ram-blocks 20 --block-bytes 4k --max-blocks 200 $tier --disk-blocks 9 --daemonize --quiet \
+		--pidfile "$shm/theirs/pid"
+	pid=$(cat "$shm/theirs/pid")
+	leaves
+	start poor $as $tier --group 65533
+	until_ok grep -q 'serving as\|may not give it' "$tmp/poor.err"
+	grep -q 'serving as' "$tmp/poor.err"
+	ok $? "a cache is joined by a user who is not in the group" "$tmp/poor.err"
+	like "$(cat "$tmp/poor.err")" "--key-file $key: it stays as it is, like the files of the cache that is joined" "what cannot be had is said"
+	kill "$pid"
+	finish "$pid"
+	is "$(of_key)" "600 65534" "of the key file, too"
+	start rich $as $tier --group 65534
+	until_ok grep -q 'serving as' "$tmp/rich.err"
+	is "$(of_key)" "640 65534" "a joined cache with a group of this user's opens its key file"
+	kill "$pid"
+	finish "$pid"
+	gpc-inspect --dir "$shm/theirs" rm theirs >/dev/null
+	rm -r "$shm/theirs"
 else
-	skip 5 "needs root and setpriv"
+	skip 9 "needs root and setpriv"
 fi
 
 done_testing

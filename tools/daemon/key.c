@@ -211,7 +211,12 @@ int key_dress(struct daemon *d)
 			    group_attaches(d) ? ", and the group of the cache" : "");
 	}
 	close(fd);
-	return err ? no_group(d, err) : 0;
+	if (!err || d->create)
+		return err ? no_group(d, err) : 0;
+	say(LOG_WARNING,
+	    "%s: --key-file %s: it stays as it is, like the files of the cache that is joined: %s",
+	    d->name, d->key_file, strerror(-err));
+	return 0;
 }
 
 /* ---- made ---- */
