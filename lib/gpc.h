@@ -8,11 +8,11 @@
  *	struct gpc_prompt p = { .parent = key, .tokens = tok, .n = ntok - 1, .ret_keys = key + 1 };
  *	int n = gpc_key_hash(c, &p, 1, 0);                // the last token is always computed
  *	int hit = gpc_acquire(c, 0, key + 1, n, blk, 0);  // the longest cached prefix, held
+ *	hit = hit < 0 ? 0 : hit;                          // refused, n < 0 too: nothing is found
  *	int got = gpc_reserve(c, 0, n - hit, blk + hit, NULL, GPC_PARTIAL, 0);
- *	if (got < 0)
- *		got = 0;                                  // no room now: the rest is not cached
+ *	got = got < 0 ? 0 : got;                          // no room now: the rest is not cached
  *	prefill(blk, hit, got);                           // reads hit blocks, and writes got
- *	gpc_publish(c, key + hit, key + hit + 1, blk + hit, got, NULL, 0, -1);
+ *	gpc_publish(c, key + hit, key + hit + 1, blk + hit, got, NULL, 0, 1000);
  *	gpc_release(c, blk, hit + got);                   // finished, aborted, or preempted
  *	gpc_close(c);
  *

@@ -237,6 +237,7 @@ t_programs = \
 	%reldir%/bytes/claim-in-ram.t \
 	%reldir%/bytes/names.t \
 	%reldir%/bytes/errors.t \
+	%reldir%/bytes/counts.t \
 	%reldir%/bytes/sentences.t \
 	%reldir%/tiers/later-structs.t \
 	%reldir%/index/worker.t \

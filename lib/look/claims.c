@@ -96,6 +96,8 @@ GPC_EXPORT int gpc_claim_walk(gpc *c, uint64_t *cursor, struct gpc_claim *out, u
 		err = err_set(EINVAL, !cursor ? "cursor is NULL"
 				      : !out  ? "out is NULL"
 					      : "n is 0: it must be at least 1");
+	if (err == 0)
+		err = err_count(n, "entries");
 	if (err < 0)
 		return err;
 	got = walk(&c->seg, cursor, out, n);

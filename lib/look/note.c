@@ -100,6 +100,9 @@ GPC_EXPORT int gpc_tokens_get(gpc *c, const gpc_key *key, gpc_block block, uint3
 		return err;
 	if (!key || (n && !tokens))
 		return err_set(EINVAL, "%s is NULL", key ? "tokens" : "key");
+	err = err_count(n, "tokens");
+	if (err)
+		return err;
 	if (!seg_keeps(&c->seg, KEEP_TOKENS))
 		return err_set(ENOENT, "this cache keeps no tokens: it was made without "
 				       "gpc_config.keep_tokens");

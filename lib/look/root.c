@@ -19,6 +19,8 @@ GPC_EXPORT int gpc_root_get(gpc *c, const gpc_key *root, struct gpc_field *f, ui
 
 	if (err < 0)
 		return err;
+	if (n > INT32_MAX)
+		return err_bad_count(n, "fields");
 	if (!root || (n && !f) || (bytes && !data))
 		return err_set(EINVAL, "%s is NULL", !root ? "root" : n && !f ? "f" : "data");
 	if (!memo_roots(&c->seg).buckets || !key_is_root(root) || !root_find(&c->seg, root, &words))

@@ -79,6 +79,8 @@ GPC_EXPORT int gpc_slow_walk(gpc *c, uint64_t *cursor, struct gpc_slow *out, uin
 		err = err_set(EINVAL, !cursor ? "cursor is NULL"
 				      : !out  ? "out is NULL"
 					      : "n is 0: it must be at least 1");
+	if (err == 0)
+		err = err_count(n, "entries");
 	if (err < 0)
 		return err;
 	/* the cursor has the seat, and the number of its entries that were returned */

@@ -311,6 +311,9 @@ GPC_EXPORT int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_
 	if (!n)
 		return err_set(EINVAL,
 			       "n is 0: it must be at least 1, since 0 entries mean the end");
+	err = err_count(n, "entries");
+	if (err < 0)
+		return err;
 	err = handle_copy_begin(c, *cursor == 0);
 	if (err)
 		return err;

@@ -188,6 +188,8 @@ GPC_EXPORT int gpc_pool_memory_get(gpc *c, int pool, struct gpc_pool_memory *ret
 
 	if (err == 0 && ret)
 		err = err_size("gpc_pool_memory", ret->size, 2 * sizeof(uint32_t));
+	if (err == 0)
+		err = err_count(n, "runs");
 	if (err == 0 && n && !runs)
 		err = err_set(EINVAL, "runs is NULL, and n is %u", n);
 	if (err == 0)

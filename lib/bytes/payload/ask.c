@@ -197,8 +197,8 @@ static int check_call(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t 
 		err = err_timeout(timeout_ms);
 	if (err == 0)
 		err = refuse_unready(c, "to", to);
-	if (err == 0 && n > INT32_MAX)
-		err = err_set(EINVAL, "n is %u: at most %d keys a call", n, INT32_MAX);
+	if (err == 0)
+		err = err_count(n, "keys");
 	if (err == 0 && n && !keys)
 		err = err_set(EINVAL, "keys is NULL");
 	return err;

@@ -276,6 +276,8 @@ GPC_EXPORT int gpc_copy(gpc *c, const struct gpc_move *moves, uint32_t n, uint32
 
 	if (err == 0)
 		err = err_flags(flags, 0);
+	if (err == 0)
+		err = err_count(n, "moves");
 	if (err == 0 && n && !moves)
 		err = err_set(EINVAL, "moves is NULL, and n is %u", n);
 	if (err == 0)

@@ -327,8 +327,8 @@ static int check_call(gpc *c, int to, const gpc_key *keys, uint32_t n, const gpc
 		err = err_timeout(timeout_ms);
 	if (err == 0)
 		err = check_to(c, to);
-	if (err == 0 && n > INT32_MAX)
-		err = err_set(EINVAL, "n is %u: at most %d keys a call", n, INT32_MAX);
+	if (err == 0)
+		err = err_count(n, "keys");
 	if (err == 0 && n && (!keys || !blocks))
 		err = err_set(EINVAL, "%s is NULL", keys ? "blocks" : "keys");
 	if (err == 0 && opt)

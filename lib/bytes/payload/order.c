@@ -217,6 +217,8 @@ GPC_EXPORT int gpc_release_after(gpc *c, const gpc_block *blocks, uint32_t n, vo
 	gpc_block *copy;
 	int err = handle_check(c, true);
 
+	if (err == 0)
+		err = err_count(n, "blocks");
 	if (err == 0 && n && !blocks)
 		err = err_set(EINVAL, "blocks is NULL");
 	if (err == 0 && n)

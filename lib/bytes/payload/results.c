@@ -79,6 +79,8 @@ GPC_EXPORT int gpc_transfer_results(gpc *c, gpc_transfer t, int *results, uint32
 {
 	int err = handle_check(c, true), got;
 
+	if (err == 0)
+		err = err_count(n, "results");
 	if (err == 0 && n && !results)
 		err = err_set(EINVAL, "results is NULL, and n is %u", n);
 	if (err == 0 && (t == 0 || t == GPC_TRANSFER_ALL))

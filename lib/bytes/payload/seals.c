@@ -18,6 +18,8 @@ static int check(gpc *c, const gpc_block *blocks, const gpc_key *keys, uint32_t 
 {
 	int err = handle_check(c, true);
 
+	if (err == 0)
+		err = err_count(n, "blocks");
 	if (err == 0 && n && (!blocks || !keys || !seals))
 		err = err_set(EINVAL, "%s is NULL, and n is %u",
 			      !blocks ? "blocks"

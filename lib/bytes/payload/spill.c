@@ -157,6 +157,8 @@ GPC_EXPORT int gpc_spill(gpc *c, int from, int to, const gpc_block *blocks, uint
 	if (err == 0)
 		err = err_timeout(timeout_ms);
 	if (err == 0)
+		err = err_count(n, "blocks");
+	if (err == 0)
 		err = refuse_pool_number(c, "from", from);
 	if (err == 0)
 		err = check_pool(c, "from", from);

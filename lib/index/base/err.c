@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* err.c - one errno for each cause, and a sentence for people.
- * Tests: t/index/err-log.t t/index/touch.t t/bytes/errors.t t/bytes/sentences.t
+ * Tests: t/index/err-log.t t/index/touch.t t/bytes/errors.t t/bytes/counts.t t/bytes/sentences.t
  *   t/tiers/later-structs.t */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -104,6 +104,11 @@ int err_bad_flags(uint32_t flags, uint32_t known)
 			       "among them",
 			       flags, names, flags & ~known);
 	return err_set(EINVAL, "flags is 0x%x: this call takes none", flags);
+}
+
+int err_bad_count(uint32_t n, const char *what)
+{
+	return err_set(EINVAL, "n is %u: at most %d %s a call", n, INT32_MAX, what);
 }
 
 int err_bad_timeout(int timeout_ms)

@@ -25,6 +25,12 @@ static inline int err_timeout(int timeout_ms)
 {
 	return timeout_ms < -1 ? err_bad_timeout(timeout_ms) : 0;
 }
+/* A count that is negative in the caller's own type comes as one beyond this limit. */
+int err_bad_count(uint32_t n, const char *what);
+static inline int err_count(uint32_t n, const char *what)
+{
+	return n > INT32_MAX ? err_bad_count(n, what) : 0;
+}
 int err_range(const char *field, uint64_t value, uint64_t low, uint64_t high);
 int err_size(const char *type, uint32_t size, size_t least);
 /* Read a struct that a caller fills and that may grow: copy the part that `from` has, and set the

@@ -131,6 +131,8 @@ int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n, 
 	if (!ret || (n && !f))
 		return err_set(EINVAL, "root: %s is NULL",
 			       ret ? "the list of fields" : "the place of the result");
+	if (n > INT32_MAX)
+		return err_bad_count(n, "fields");
 	message_word(&m, DOMAIN_ROOT | (uint64_t)n << 32);
 	for (i = 0; i < n; i++) {
 		if (f[i].len && !f[i].data)

@@ -278,6 +278,8 @@ GPC_EXPORT int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, u
 
 	if (err == 0)
 		err = err_timeout(timeout_ms);
+	if (err == 0)
+		err = err_count(n, "blocks");
 	if (err == 0 && n && (!keys || !blocks || !ret))
 		err = err_set(EINVAL, "%s is NULL", !keys ? "keys" : !blocks ? "blocks" : "ret");
 	if (err == 0)
@@ -305,6 +307,8 @@ GPC_EXPORT int gpc_claim_drop(gpc *c, const gpc_block *blocks, uint32_t n, int t
 
 	if (err == 0)
 		err = err_timeout(timeout_ms);
+	if (err == 0)
+		err = err_count(n, "blocks");
 	if (err == 0 && n && !blocks)
 		err = err_set(EINVAL, "blocks is NULL");
 	for (i = 0; err == 0 && i < n; i++)

@@ -144,6 +144,8 @@ GPC_EXPORT int gpc_claim_wait(gpc *c, const struct gpc_claim *claims, uint32_t n
 		err = err_timeout(timeout_ms);
 	if (err == 0 && !n)
 		err = err_set(EINVAL, "n is 0: it must be at least one claim");
+	if (err == 0)
+		err = err_count(n, "claims");
 	if (err == 0 && !claims)
 		err = err_set(EINVAL, "claims is NULL");
 	if (err < 0)

@@ -42,8 +42,9 @@ GPC_EXPORT int gpc_alias_resolve(gpc *c, gpc_key *keys, uint32_t n)
 
 	if (err < 0)
 		return err;
-	if (n > INT32_MAX)
-		return err_set(EINVAL, "n is %u: at most %d keys a call", n, INT32_MAX);
+	err = err_count(n, "keys");
+	if (err < 0)
+		return err;
 	if (n && !keys)
 		return err_set(EINVAL, "keys is NULL");
 	if (c->readonly && (err = handle_need_copy(c)))

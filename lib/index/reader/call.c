@@ -13,8 +13,10 @@
 
 int call_check_arrays(const gpc_key *keys, uint32_t n, const gpc_block *blocks)
 {
-	if (n > INT32_MAX)
-		return err_set(EINVAL, "n is %u: at most %d keys a call", n, INT32_MAX);
+	int err = err_count(n, "keys");
+
+	if (err < 0)
+		return err;
 	if (n && (!keys || !blocks))
 		return err_set(EINVAL, "%s is NULL", keys ? "blocks" : "keys");
 	return 0;

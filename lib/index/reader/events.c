@@ -167,9 +167,10 @@ GPC_EXPORT int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, u
 	if (!cursor || (!out && n))
 		return err_set(EINVAL, "%s is NULL", cursor ? "out" : "cursor");
 	err = handle_check(c, false);
+	if (err == 0)
+		err = err_count(n, "events");
 	if (err)
 		return err;
-	n = MIN(n, (uint32_t)INT_MAX);
 	start = *cursor;
 	if (*cursor == UINT64_MAX)
 		*cursor = head_of(&c->seg) + 1;

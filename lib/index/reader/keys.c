@@ -41,7 +41,8 @@ GPC_EXPORT int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint3
 		return err;
 	if (n && (!digests || !ret_keys))
 		return err_set(EINVAL, "%s is NULL", digests ? "ret_keys" : "digests");
-	if (n > INT32_MAX)
-		return err_set(EINVAL, "n is %u: at most %d digests a call", n, INT32_MAX);
+	err = err_count(n, "digests");
+	if (err < 0)
+		return err;
 	return key_import(&c->secret, digests, bytes, stride, n, group, ret_keys);
 }

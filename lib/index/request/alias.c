@@ -84,8 +84,9 @@ GPC_EXPORT int gpc_alias(gpc *c, const gpc_key *alias, const gpc_key *to, uint32
 		return err;
 	if (n && (!alias || !to))
 		return err_set(EINVAL, "%s is NULL", alias ? "to" : "alias");
-	if (n > INT32_MAX)
-		return err_set(EINVAL, "n is %u: at most %d keys a call", n, INT32_MAX);
+	err = err_count(n, "keys");
+	if (err < 0)
+		return err;
 	err = check_pairs(alias, to, n);
 	if (err == 0 && !memo_aliases(&c->seg).buckets)
 		err = err_set(

@@ -52,7 +52,8 @@ GPC_EXPORT int gpc_dropped(gpc *c, uint64_t since, const gpc_key *keys, uint32_t
 		return err;
 	if (n && !keys)
 		return err_set(EINVAL, "keys is NULL");
-	if (n > INT32_MAX)
-		return err_set(EINVAL, "n is %u: at most %d keys a call", n, INT32_MAX);
+	err = err_count(n, "keys");
+	if (err < 0)
+		return err;
 	return dropped_none(&c->seg, since) ? 0 : count(c, since, keys, n);
 }

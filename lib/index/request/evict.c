@@ -115,6 +115,8 @@ GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32
 		err = refuse_pool_number(c, "pool", pool);
 	if (err == 0)
 		err = err_timeout(timeout_ms);
+	if (err == 0)
+		err = err_count(n, "blocks");
 	if (err < 0)
 		return err;
 	if (n && !blocks)

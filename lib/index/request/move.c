@@ -76,6 +76,8 @@ GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uin
 		err = err_set(EINVAL, "from and to are both %d: a pool demotes to another", from);
 	if (err == 0)
 		err = err_timeout(timeout_ms);
+	if (err == 0)
+		err = err_count(n, "blocks");
 	if (err == 0 && n && !moves)
 		err = err_set(EINVAL, "moves is NULL");
 	if (err == 0 && !blocks &&
@@ -98,6 +100,8 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 		err = refuse_pool_number(c, "to", to);
 	if (err == 0)
 		err = err_timeout(timeout_ms);
+	if (err == 0)
+		err = err_count(n, "blocks");
 	if (err == 0 && n && (!blocks || !moves))
 		err = err_set(EINVAL, "%s is NULL", blocks ? "moves" : "blocks");
 	if (err < 0)

@@ -583,8 +583,9 @@ int publish_call(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_
 		return err;
 	if (n && (!keys || !blocks))
 		return err_set(EINVAL, "%s is NULL", keys ? "blocks" : "keys");
-	if (n > INT32_MAX)
-		return err_set(EINVAL, "n is %u: at most %d blocks a call", n, INT32_MAX);
+	err = err_count(n, "blocks");
+	if (err < 0)
+		return err;
 	err_clear();
 	if (!n && o.ticket)
 		*o.ticket = ring_last_ticket(c);

@@ -224,8 +224,9 @@ GPC_EXPORT int gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks,
 		return err;
 	if (n && !blocks)
 		return err_set(EINVAL, "blocks is NULL");
-	if (n > INT32_MAX)
-		return err_set(EINVAL, "n is %u: at most %d blocks a call", n, INT32_MAX);
+	err = err_count(n, "blocks");
+	if (err < 0)
+		return err;
 	err_clear();
 	if (!n)
 		return 0;

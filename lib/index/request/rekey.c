@@ -96,8 +96,9 @@ GPC_EXPORT int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, co
 		return err;
 	if (n && (!to || !blocks))
 		return err_set(EINVAL, "%s is NULL", to ? "blocks" : "to");
-	if (n > INT32_MAX)
-		return err_set(EINVAL, "n is %u: at most %d blocks a call", n, INT32_MAX);
+	err = err_count(n, "blocks");
+	if (err < 0)
+		return err;
 	err = check_to(c, parents, to, blocks, n);
 	if (err < 0)
 		return err;

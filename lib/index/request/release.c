@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* release.c - giving holds back, dropping bad blocks, waiting for acknowledgement.
- * Tests: t/index/release.t t/index/drops-alone.t t/index/first-refusal.t */
+ * Tests: t/index/release.t t/index/drops-alone.t t/index/first-refusal.t t/bytes/counts.t */
 #include "config.h"
 
 #include <errno.h>
@@ -72,6 +72,8 @@ GPC_EXPORT int gpc_release(gpc *c, const gpc_block *blocks, uint32_t n)
 	uint64_t first;
 	uint32_t i, bad = 0;
 
+	if (err == 0)
+		err = err_count(n, "blocks");
 	if (err < 0)
 		return err;
 	if (n && !blocks)
@@ -218,6 +220,8 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 
 	if (err == 0)
 		err = err_timeout(timeout_ms);
+	if (err == 0)
+		err = err_count(n, "blocks");
 	if (err < 0)
 		return err;
 	if ((flags & GPC_ONLY) && (flags & GPC_EVERYWHERE))

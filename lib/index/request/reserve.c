@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reserve.c - reservations, out of the handle's stock or by a command; and functions of all groups
  * of commands that bring blocks.  stock.c has the stock.
- * Tests: t/index/reserve.t t/index/at-once.t t/index/wait.t t/python/vllm-step.t
- *   t/tiers/later-structs.t */
+ * Tests: t/index/reserve.t t/index/at-once.t t/index/wait.t t/bytes/counts.t
+ *   t/python/vllm-step.t t/tiers/later-structs.t */
 #include "config.h"
 
 #include <errno.h>
@@ -269,6 +269,8 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 		err = refuse_pool_number(c, "pool", pool);
 	if (err == 0)
 		err = err_timeout(timeout_ms);
+	if (err == 0)
+		err = err_count(n, "blocks");
 	if (err == 0 && opt)
 		err = err_struct("gpc_reserve_options", opt, 2 * sizeof(o.size), &o, sizeof(o));
 	if (err == 0 && (flags & GPC_FREE) && (flags & (GPC_PARTIAL | GPC_IN_HAND)))

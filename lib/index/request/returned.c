@@ -337,13 +337,15 @@ static int ask_pools(gpc *c, void *arg)
 
 GPC_EXPORT int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms)
 {
-	struct question q = { pool, blocks, MIN(n, (uint32_t)INT32_MAX) };
+	struct question q = { pool, blocks, n };
 	int err = request_check(c, 0, 0, timeout_ms != 0);
 
 	if (err == 0 && pool != -1)
 		err = refuse_pool_number(c, "pool", pool);
 	if (err == 0)
 		err = err_timeout(timeout_ms);
+	if (err == 0)
+		err = err_count(n, "blocks");
 	if (err < 0)
 		return err;
 	if (n && !blocks)
