@@ -107,7 +107,7 @@ GPC_EXPORT int gpc_tokens_get(gpc *c, const gpc_key *key, gpc_block block, uint3
 		return err_set(ENOENT, "this cache keeps no tokens: it was made without "
 				       "gpc_config.keep_tokens");
 	err = get_tokens(&c->seg, key, block, tokens, n);
-	/* it is checked after the reads, which were whole then */
+	/* the reads are done before the check: if the file is whole now, it was whole then */
 	cut = segment_check_index(&c->seg);
 	return cut < 0 ? cut : err;
 }

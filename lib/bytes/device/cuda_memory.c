@@ -71,7 +71,7 @@ int cuda_memory_make(uint64_t bytes, int ordinal, struct cuda_memory **ret)
 	return 0;
 }
 
-/* Does its handle belong to the allocation that is there now? */
+/* Does the handle still belong to the allocation at that address? */
 static bool is_still_there(const struct cuda_memory *m)
 {
 	cudaIpcMemHandle_t now;

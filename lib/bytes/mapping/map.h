@@ -62,10 +62,10 @@ struct map {
 #define PIN_CHUNK \
 	((uint64_t)1 << 30) /* bytes that are registered at a time; no copy crosses such an end */
 
-/* The pool's memory as it is now, with all parts mapped, and one more user (a transfer).  0,
- * -ENOENT, -ESTALE, -EAGAIN, -ENODEV, as gpc_pool_map. */
 /* Has the pool of that number this memory now?  The pool may also be on its way out. */
 bool map_is_of_pool(const gpc *c, const struct map *m);
+/* The pool's memory as it is now, with all parts mapped, and one more user (a transfer).  0,
+ * -ENOENT, -ESTALE, -EAGAIN, -ENODEV, as gpc_pool_map. */
 int map_get(gpc *c, uint32_t pool, struct map **ret);
 void map_put(gpc *c, struct map *m);
 /* This process has made this memory, which that pool has now.  After success *m, with its

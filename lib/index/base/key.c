@@ -112,6 +112,7 @@ void key_masks(const struct key_secret *s, gpc_key mask[GPC_MAX_SPACES])
 
 static const struct key_secret no_secret = { { 0x6770632068656164ull, 0x657220636865636bull } };
 
+/* Against accidents, not people: a process that can write a record can write its check. */
 uint64_t key_checksum(const void *data, size_t n)
 {
 	gpc_key key = siphash128(&no_secret, data, n, ROUNDS_C, ROUNDS_D);
@@ -119,7 +120,6 @@ uint64_t key_checksum(const void *data, size_t n)
 	return key.w[0] ^ key.w[1];
 }
 
-/* Against accidents, not people: a process that can write a record can write its check. */
 /* ---- roots and imports ---- */
 
 int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n, gpc_key *ret)

@@ -178,7 +178,7 @@ GPC_EXPORT int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, u
 		err = changes_oldest(&c->seg, cursor, out, n);
 	else
 		err = changes_next(&c->seg, cursor, out, n);
-	/* it is checked after the reads, which were whole then */
+	/* the reads are done before the check: if the file is whole now, it was whole then */
 	cut = segment_check_index(&c->seg);
 	if (cut < 0)
 		*cursor = start;

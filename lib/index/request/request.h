@@ -89,14 +89,14 @@ int pool_check_demote(const gpc *c, const struct shm_pool *rq);
  * the lock is not ours. */
 int pool_enter(gpc *c, uint64_t deadline);
 void pool_leave(gpc *c);
-/* ... and then this one: the pool's number, or an error with its sentence.  Pending: it has no
- * answer yet.  If it names memory, c->making_answer will have the answer. */
-void pool_answered(gpc *c); /* ... when the answer came late */
+void pool_answered(gpc *c); /* to be called when the answer came late */
 /* Another command with its argument in the seat: a result of 0 or more, or an error of the ring or
  * the writer. */
 int pool_command(gpc *c, const struct shm_command *cmd, uint64_t deadline);
-/* All of that, for a pool without memory. */
+/* Enter, send and wait in one call, for a pool without memory. */
 int pool_add(gpc *c, const struct gpc_pool *p, uint64_t deadline);
+/* Sends this request and waits: the pool's number, or an error with its sentence.  Pending: it has
+ * no answer yet.  If it names memory, c->making_answer will have the answer. */
 int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending);
 
 /* ---- returned.c: blocks of CALLER pools, which come back to us ----

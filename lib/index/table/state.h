@@ -85,13 +85,13 @@ struct pending {
 	uint32_t space, record;
 }; /* record + 1; 0: empty */
 
-/* The writer's own part of the ring of dropped keys (dropped.c); NULL: nothing was dropped. */
 /* From that number up to these drops, no drop took this key or an ancestor. */
 struct dropped_good {
 	uint64_t key[2], since, drops;
 	uint32_t space;
 };
 
+/* The writer's own part of the ring of dropped keys (dropped.c); NULL: nothing was dropped. */
 struct dropped {
 	/* by hash of a key: the first place + 1; by place: the next place + 1 */
 	uint32_t *first, *next;

@@ -123,7 +123,7 @@ static void finish_move(struct writer *w, uint8_t *entry, uint32_t to)
 		if (entry[to] == ENTRY_SEEN && entry[from] == ENTRY_SEEN)
 			note_twice(w, from);
 		entry[to] = MAX(entry[to], entry[from]);
-		entry[from] = 0; /* it is to have no entry any more */
+		entry[from] = 0; /* this block must have no entry any more */
 		move_switch(w, from, to);
 		return;
 	}

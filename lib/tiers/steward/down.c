@@ -105,7 +105,7 @@ static int look_at(struct down *b, gpc_block block, struct about *ret)
 	return leave_ram(t, block, &ret->key) ? GONE : PASSED;
 }
 
-/* ---- blocks are written ---- */
+/* ---- the batch is written ---- */
 
 /* Keep the first n: the first victims are the more urgent, and the last items are ancestors of
  * others. */
@@ -175,8 +175,8 @@ static int write_all(struct down *b)
 	return 0;
 }
 
-/* Its ancestors could not be written.  Alone the block would be of no use, and nobody would look
- * for the ancestors again. */
+/* Could its ancestors not be written?  Without them the block would be of no use, and no later
+ * round would look for them. */
 static bool hangs_on_nothing(const struct down *b, uint32_t i, const gpc_block *resident)
 {
 	uint32_t k;
@@ -315,8 +315,8 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 		return 0;
 	}
 	if (b->d->file) {
-		/* until the last publish is answered, and refused blocks are free on the disk: see
-		 * steward.h */
+		/* held until the last publish is answered, and refused blocks are free on the
+		 * disk: see steward.h */
 		pthread_mutex_lock(&b->t->writing);
 		written = write_into(b, room_for(b->d, b->n, pool, b->victim, b->seen));
 		pthread_mutex_unlock(&b->t->writing);
