@@ -48,7 +48,7 @@ static const struct command {
 	{ "reap", inspect_reap, 0, true, false, "[NAME]",
 	  "clear the seats of processes that have died or left" },
 	{ "release", inspect_release, OPT_PEER | OPT_YES | OPT_DEADLINE, true, false, "NAME",
-	  "kill the process of --peer, which frees all that it holds" },
+	  "kill the process of --peer, and free what it holds" },
 	{ "set", inspect_set, OPT_POOL, true, false, "NAME [K=V]...",
 	  "change settings of a cache that runs, or show them" },
 	{ "clear", inspect_clear, OPT_POOL | OPT_TAG | OPT_IDLE, true, false, "NAME",
