@@ -53,7 +53,7 @@
  *   [local]    memory and devices of this process
  *   [shared]   shared memory as well; needs no writer
  *   [writer]   a command for the writer; waits for its answer, up to timeout_ms.  -ENOTCONN when
- *              there is none: after about 0.2 s once, then at once until one is back.  -EDEADLK
+ *              there is none: with time after 0.2 s once, then, and with 0, at once.  -EDEADLK
  *              when the thread has an open section; gpc_device.h names the exceptions.
  * Local and shared calls wait for nobody, unless the comment says so.  Any thread may use a handle.
  *
@@ -66,7 +66,7 @@
  * zero has its default, and bytes that the library does not know must be zero (-EINVAL).  Options
  * may be NULL.
  * Tests: t/bytes/sentences-bytes.t t/bytes/sentences.t t/repo/exports.t t/repo/headers.t
- *   t/repo/abi.t */
+ *   t/pages/structs.t t/repo/abi.t */
 #ifndef GPC_H
 #define GPC_H
 

@@ -6,7 +6,7 @@
  *          block are.  A pool without memory is a set of numbers, and the engine alone knows the bytes.
  *
  * A stream is a cudaStream_t, passed as void *; NULL is the default one of the device.
- * Tests: t/repo/exports.t t/repo/headers.t t/repo/abi.t */
+ * Tests: t/pages/structs.t t/repo/exports.t t/repo/headers.t t/repo/abi.t */
 #ifndef GPC_BYTES_H
 #define GPC_BYTES_H
 
@@ -220,8 +220,8 @@ int gpc_copy(gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t flags, v
 	     gpc_transfer *ret);
 /* [shared] Copy the images moves[i].from to moves[i].to in the order of the stream; returns
  * at once.  The caller holds both until the transfer is done: `to` is a
- * reservation, `from` is a reference, a reservation (the victim of a reserve), or the source
- * of a move to this `to` (gpc_demote).  All `from` are of one pool, all `to` of one
+ * reservation (or a CALLER block of its own), `from` is a reference, a reservation, or the source
+ * of a move to this `to` (gpc_demote, gpc_promote).  All `from` are of one pool, all `to` of one
  * pool; entries with to == -1 are skipped.  ret (may be NULL) names the transfer.  stream: of
  * the GPU that copies, NULL = its default one; between two GPUs, of either; from RAM to RAM,
  * NULL.  -EINVAL: a stream that captures.  -EPROTO: images of another size or

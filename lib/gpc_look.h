@@ -3,7 +3,7 @@
  *
  * Two calls are for engines: gpc_root_keep keeps names that tools read, and gpc_hits_add counts.  The
  * others change nothing.
- * Tests: t/repo/exports.t t/repo/headers.t t/repo/abi.t */
+ * Tests: t/pages/structs.t t/repo/exports.t t/repo/headers.t t/repo/abi.t */
 #ifndef GPC_LOOK_H
 #define GPC_LOOK_H
 

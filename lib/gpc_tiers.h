@@ -4,7 +4,7 @@
  * One process of the cache keeps them (gpcd does with --disk), and each tier is a pool of the index in a
  * space of its own.  The bytes of a block come to RAM before any other process can use them.  gpc_drop
  * and gpc_pool_clear (gpc.h) reach into the tiers, and their pages say how far.
- * Tests: t/repo/exports.t t/repo/headers.t t/repo/abi.t */
+ * Tests: t/pages/structs.t t/repo/exports.t t/repo/headers.t t/repo/abi.t */
 #ifndef GPC_TIERS_H
 #define GPC_TIERS_H
 

@@ -392,6 +392,7 @@ t_scripts = \
 	%reldir%/daemon/says.t \
 	%reldir%/tools/completions.t \
 	%reldir%/kv/vllm-events.t \
+	%reldir%/pages/structs.t \
 	%reldir%/pages/reference.t \
 	%reldir%/pages/readme.t \
 	%reldir%/pages/commands.t \
