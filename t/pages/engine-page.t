@@ -30,7 +30,7 @@ exits 0 "which is built"
 	echo 'static gpc *c; static int vram; static void *stream, *copies;'
 	awk '
 	/^struct request {/ { on = 1 }
-	/^\.Ed/ { on = 0 }
+	/^\.Ed/ && on { exit }
 	on { gsub(/\\-/, "-"); gsub(/\\e/, "\\"); print }' "$srcdir/man/gpc_engine.7"
 	echo 'int all(struct request *q)'
 	echo '{ step(); computed(q); finished(q); return begin(q) + is_time(q); }'
@@ -41,6 +41,59 @@ run ${CC:-cc} -std=c11 -Wall -Wextra -Wconversion -Werror -I"$srcdir/lib" -c -o 
 exits 0 "which is compiled"
 LD_LIBRARY_PATH=$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
+
+# the scheduler of EXAMPLES, with a cache and two requests for one prompt
+{
+	awk '
+	/^\.Sh / { on = /^\.Sh EXAMPLES$/ }
+	/^\.Bd / && on { block = 1; text = ""; next }
+	/^\.Ed/ && block { if (text ~ /int answered\(/) { printf "%s", text; exit } block = 0 }
+	block { gsub(/\\-/, "-"); gsub(/\\e/, "\\"); text = text $0 "\n" }' "$srcdir/man/gpc_engine.7"
+	cat <<'END'
+#include <gpc_serve.h>
+#include <stdio.h>
+static int step(gpc *c, int vram, struct request *q)
+{
+	arrives(c, vram, q);
+	while (!begin(c, vram, q, NULL))
+		continue;
+	while (!computed(c, q))
+		continue;
+	while (!answered(c, q))
+		continue;
+	finished(c, q);
+	return (int)q->hit;
+}
+int main(int argc, char **argv)
+{
+	static const uint32_t tokens[128] = { 1, 2, 3 };
+	gpc_key key[9];
+	gpc_block blk[8], res[8];
+	struct gpc_prompt p = { .parent = key, .tokens = tokens, .n = 128, .ret_keys = key + 1 };
+	struct request q = { .key = key, .blk = blk, .res = res, .n = 8 };
+	gpc *w, *c;
+	int pool, first;
+
+	if (argc < 2 || gpc_create(argv[1], NULL, NULL, GPC_SERVE, &w) || attach(argv[1], &c))
+		return 1;
+	pool = gpc_pool_make(c, GPC_OPTIONS(gpc_pool, .kind = GPC_VRAM, .blocks = 600, .demote_to = -1),
+			     GPC_OPTIONS(gpc_memory, .device = "host", .block_bytes = 4096), -1);
+	if (pool < 0 || gpc_key_root(c, NULL, 0, key) || gpc_key_hash(c, &p, 1, 0) != 8)
+		return 1;
+	first = step(c, pool, &q);
+	printf("%d, then %d of 8 blocks are found\n", first, step(c, pool, &q));
+	gpc_close(c);
+	gpc_close(w);
+	return gpc_unlink(argv[1], NULL) < 0;
+}
+END
+} >"$tmp/scheduler.c"
+run ${CC:-cc} -std=c11 -Wall -Wextra -Wconversion -Werror -I"$srcdir/lib" -o "$tmp/scheduler" "$tmp/scheduler.c" \
+	-L"$library" -lgpc
+exits 0 "it has a scheduler, which is compiled"
+run "$tmp/scheduler" "$cache"
+exits 0 "and ends well"
+prints '^0, then 8 of 8 blocks are found$' "it finds what it has published, with timeout 0"
 
 run "$tmp/engine" "$cache"
 exits 0 "and ends well"
