@@ -52,6 +52,7 @@ export LD_LIBRARY_PATH
 	cat <<'END'
 #include <gpc_serve.h>
 #include <stdio.h>
+#include <unistd.h>
 static int step(gpc *c, int vram, struct request *q)
 {
 	arrives(c, vram, q);
@@ -74,6 +75,7 @@ int main(int argc, char **argv)
 	gpc *w, *c;
 	int pool, first;
 
+	alarm(120);
 	if (argc < 2 || gpc_create(argv[1], NULL, NULL, GPC_SERVE, &w) || attach(argv[1], &c))
 		return 1;
 	pool = gpc_pool_make(c, GPC_OPTIONS(gpc_pool, .kind = GPC_VRAM, .blocks = 600, .demote_to = -1),

@@ -12,11 +12,11 @@ test -e "$library/libgpc.so" || skip_all "no shared library in $builddir"
 
 # ---- its C ----
 
-for file in worker match bytes serve; do
+for file in worker match bytes lent serve; do
 	sed "s/\"demo\"/\"$cache\"/" "$srcdir/doc/cmd/$file.c" >"$tmp/$file.c"
 done
 for compiler in gcc clang; do
-	for file in worker match bytes serve; do
+	for file in worker match bytes lent serve; do
 		conversion=-Wconversion
 		test $file != serve || conversion=        # it is short
 		if ! command -v $compiler >/dev/null; then
