@@ -46,8 +46,8 @@ int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags
  * GPC_BELOW: blocks with these keys in RAM of the space of `to`, held or not, get copies below before RAM
  * needs their room, and so do their ancestors; the keys need not be of one prompt.  With time, returns
  * how many have a copy or are to get one; timeout 0 returns 0.  gpc_tiers_sync waits for the writes.
- * -ENOTCONN: some key is below RAM, and nobody keeps the tiers, or their steward has ended meanwhile.
- * -EAGAIN: 4 calls of this handle with timeout 0 are under way.  A call waits for a stopped steward
+ * -ENOTCONN: the steward has ended, and the first missing key may be below RAM.
+ * -EAGAIN: 4 questions of this handle are under way; each call leaves a new one.  A call waits for a stopped steward
  * once, at most for five seconds, and later calls do not ask until it goes on (GPC_TIER_STOPPED). */
 
 int gpc_tiers_sync(gpc *c, int timeout_ms);
