@@ -47,8 +47,9 @@ int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags
  * needs their room, and so do their ancestors; the keys need not be of one prompt.  With time, returns
  * how many have a copy or are to get one; timeout 0 returns 0.  gpc_tiers_sync waits for the writes.
  * -ENOTCONN: the steward has ended, and the first missing key may be below RAM.
- * -EAGAIN: 4 questions of this handle are under way; each call leaves a new one.  A call waits for a stopped steward
- * once, at most for five seconds, and later calls do not ask until it goes on (GPC_TIER_STOPPED). */
+ * -EAGAIN: 4 questions of this handle are under way; each call leaves a new one.  A call waits for a
+ * stopped steward once, at most for five seconds, and later calls do not ask until it goes on
+ * (GPC_TIER_STOPPED). */
 
 int gpc_tiers_sync(gpc *c, int timeout_ms);
 /* [shared] Returns when the steward of the tiers has nothing left to do.  Then the blocks of the

@@ -207,6 +207,7 @@ t_programs = \
 	%reldir%/tiers/drop-dies.t \
 	%reldir%/tiers/life.t \
 	%reldir%/tiers/long-chain.t \
+	%reldir%/bytes/asks-nobody.t \
 	%reldir%/bytes/fetch.t \
 	%reldir%/bytes/spill.t \
 	%reldir%/bytes/order.t \

@@ -11,7 +11,8 @@
  *
  * At any moment block[i] is the block that the caller would get for keys[i], with one reference on
  * it.  So if anything fails there, the prefix ends there and the references behind it are dropped.
- * Tests: t/bytes/fetch-device.t t/bytes/fetch.t t/bytes/stopped-steward.t t/tiers/later-structs.t */
+ * Tests: t/bytes/fetch-device.t t/bytes/fetch.t t/bytes/asks-nobody.t t/bytes/stopped-steward.t
+ *   t/tiers/later-structs.t */
 #include "config.h"
 
 #include "bytes/payload/ask.h"

@@ -4,7 +4,8 @@
  * A waiting thread looks at the record that is to have the key, and sleeps on the word of the
  * key's hash. The writer wakes it when the claim has ended; a publisher wakes it before that, at
  * the same time as the writer (index/request/publish.c).
- * Tests: t/index/rouse.t t/index/claims.t t/bytes/claim-in-ram.t t/bytes/transfers-die-device.t */
+ * Tests: t/index/rouse.t t/index/claims.t t/bytes/claim-in-ram.t t/bytes/transfers-die-device.t
+ *   t/bytes/asks-nobody.t */
 #include "config.h"
 
 #include <errno.h>

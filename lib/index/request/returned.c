@@ -34,7 +34,7 @@
  *   of a life          the same                its life has ended: freed with the next one of any
  *                                              number that begins, or when we are told that it went
  * Tests: t/index/returned-lost.t t/index/returned.t t/index/returned-dies.t
- *   t/index/returned-refused.t t/bytes/pool-lives.t */
+ *   t/index/returned-refused.t t/bytes/pool-lives.t t/bytes/asks-nobody.t */
 #include "config.h"
 
 #include <errno.h>

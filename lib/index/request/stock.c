@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stock.c - see stock.h.
  * Tests: t/index/stock.t t/index/recall.t t/index/stock-evict-dies.t t/index/stock-evict.t
- *   t/index/at-once.t t/python/vllm-step.t */
+ *   t/index/at-once.t t/bytes/asks-nobody.t */
 #include "config.h"
 
 #include <stdlib.h>
