@@ -35,8 +35,8 @@ enum {
 	/* demote, promote, spill: the source stays live, too (only between different spaces) */
 	GPC_COPY = 1 << 8,
 	GPC_CANCEL = 1 << 9, /* commit: give the moves up */
-	/* fetch: take only blocks with a checksum, and wait for the transfer before any block
-	 * counts */
+	/* fetch: take only blocks with a checksum; the caller waits for the transfer before it
+	 * uses any block */
 	GPC_VERIFY_FIRST = 1 << 14
 };
 
@@ -280,10 +280,11 @@ int gpc_fetch(gpc *c, int to, const gpc_key *keys, uint32_t n, gpc_block *blocks
  * may release a block at any time.  The bytes of a held block stay, even if the writer has refused it
  * because its source was dropped meanwhile.  Wrong checksum: nothing is committed, the transfer ends in
  * -EBADMSG, and the bad block is dropped with the descendants that cannot be without it.  Later work of
- * the stream has read the bad bytes.  GPC_VERIFY_FIRST prevents that: it waits for the transfer first,
- * and takes no block without a checksum.  -ENOENT, -ENOSPC, -EDQUOT, as gpc_promote.  -ESTALE: a pool has
- * gone, and another one got its number, during the call: call again.  Timeout 0 and failures: as
- * gpc_reserve. */
+ * the stream has read the bad bytes.  GPC_VERIFY_FIRST takes no block without a checksum: with it the
+ * caller waits by gpc_transfer_wait before it uses the bytes; the call does not.  Where the prompt goes
+ * on below RAM (gpc_tiers.h) the call waits for that, for three quarters of its timeout at most; with 0
+ * it only asks.  -ENOENT, -ENOSPC, -EDQUOT, as gpc_promote.  -ESTALE: a pool has gone, and another one
+ * got its number, during the call: call again.  Timeout 0 and failures: as gpc_reserve. */
 
 struct gpc_spill_options { /* zero = default; set size */
 	uint32_t size;
