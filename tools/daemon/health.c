@@ -6,14 +6,14 @@
  *
  *   the main thread ...                 /healthz            /readyz
  *   ----------------------------------  ------------------  ------------------------------------------
- *   has not turned yet: it starts       alive               no writer, until it is one
+ *   has not turned yet: it starts       alive               no process is the writer, until this is
  *   waits for a cache to join           alive               the cache cannot be opened: there is none
- *   recovers the cache as its writer    alive, however      not serving yet
+ *   recovers the cache as its writer    alive, however      this process does not serve yet
  *                                       long that takes
- *   stands by                           alive               as the writer that there is, in whichever
- *                                                           process
- *   serves                              alive               ready, or why not
- *   has not turned for LATE_NS          one line            that line, and others
+ *   stands by                           alive               the state of the present writer, whichever
+ *                                                           process that is
+ *   serves                              alive               ready, or the reasons why it is not
+ *   has not turned for LATE_NS          one line about it   the same line, and any other reasons
  *
  * So /healthz asks for a restart only where a restart helps.
  * Tests: t/daemon/health.t */

@@ -1,32 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tiers below RAM: of the processes that are configured with them, one keeps them.
+/* The tiers below RAM: several processes may be configured with them, and one keeps them.
  *
- * They are opened and closed by a thread, whose commands the writer's own thread carries out
- * meanwhile.  A file that is refused ends gpcd before it says that it is ready.  Engines do the
- * same (python/gpc/engines/tiers.py), so the tables hold for both.  The library's lock decides
- * which process is first; "other" is a steward of this cache with another file or store.
+ * A thread opens and closes them, and the writer's own thread carries out its commands meanwhile.
+ * If the file is refused, gpcd ends before it says that it is ready.  Engines do the same
+ * (python/gpc/engines/tiers.py), so the tables hold for both.  The library's lock decides which
+ * process is first.
  *
- *   who has the seat       who keeps tiers        this process, at its start     later
- *   ---------------------  ---------------------  -----------------------------  ------------------------
- *   this process           nobody                 opens them, or ends with the   opens them, once a second
- *                                                 reason
- *   this process           another, the same      waits                          opens them when it ends
- *   an engine              nobody                 opens them, or ends with the   opens them after a second
- *                                                 reason
- *   an engine              another, the same      waits                          opens them after a second
- *   a gpcd, or nobody yet  any or none            gpcd waits for the seat; an    the same
- *                                                 engine as beside an engine
- *   any or none            another, other ones    ends, and names them and       logs that once
- *                                                 their steward
+ * Column 2 has the process that keeps tiers of this cache, and whether they are the tiers that this
+ * process is configured with.  A process without the seat opens tiers at its turn: gpcd at its next
+ * look, one each GRACE_MS; an engine when no process has kept them for that time.
  *
- *   dies or ends                       then
+ *   who has the seat     who keeps tiers        this process, at its start        later
+ *   -------------------  ---------------------  --------------------------------  -----------------------
+ *   this process         no process             opens them; if it cannot, it      opens them; if it
+ *                                               ends with the reason              cannot, it tries again
+ *                                                                                 each second
+ *   this process         another process, the   waits                             opens them when that
+ *                        same tiers                                               process ends
+ *   an engine            no process             opens them; if it cannot, it      opens them at its turn
+ *                                               ends with the reason
+ *   an engine            another process, the   waits                             when that process has
+ *                        same tiers                                               ended: opens them at its
+ *                                                                                 turn
+ *   a gpcd, or none yet  any or none            gpcd waits for the seat; an       the same
+ *                                               engine does as in the two rows
+ *                                               above
+ *   any or none          another process,       ends, and names that process and  logs that once
+ *                        different tiers        its tiers
+ *
+ *   event                              then
  *   ---------------------------------  ------------------------------------------------------------------
- *   the steward, with the seat         the next writer opens them at once, if it is configured with them;
- *                                      else another process does after the second
- *   the steward, without the seat      the writer opens them at once, if it is configured with them; else
- *                                      another process does
- *   the writer, which is no steward    nothing: the steward goes on, whichever process wins the seat
- *   the steward's seat, and it lives   (engines) it closes them, and the winner opens them
+ *   the steward, which has the seat,   the next writer opens them at once, if it is configured with them;
+ *     ends or dies                     else another process opens them at its turn
+ *   the steward, without the seat,     the writer opens them at once, if it is configured with them; else
+ *     ends or dies                     another process opens them at its turn
+ *   the writer, which is no steward,   nothing: the steward goes on, whichever process wins the seat
+ *     ends or dies
+ *   the steward loses the writer's     (engines) the steward closes them, and the new writer opens them
+ *     seat to another process
  * Tests: t/daemon/disk-aside.t t/daemon/remote.t t/daemon/disk.t t/daemon/exists.t
  *   t/daemon/joins.t t/daemon/reload.t */
 #include "config.h"
@@ -46,13 +57,13 @@
 enum {
 	STEP_MS = 50, /* a step of serving, while the thread works */
 	TURN_MS = 5,  /* ... or of waiting, where another process serves */
-	/* time in which the writer, which may be configured with them, goes first */
+	/* between attempts, and between looks of a process without the seat: a writer goes first */
 	GRACE_MS = 1000,
 	WRITER_MS = 10000,
 	TRANSIT = 64, /* slots of the RAM pool that are added to --ram-blocks */
 	PAGE = 4096,
 	HEADER = 128,
-	FRONT = 131072,        /* bytes of the file that are no images, about */
+	FRONT = 131072,        /* bytes of the file before its first group */
 	MOST_BLOCKS = 1 << 24, /* of a pool */
 };
 
@@ -87,7 +98,7 @@ enum {
 	STRICT
 };
 
-/* gpc_tiers_options has 0 for the default, so 0 is no value of its own. */
+/* In gpc_tiers_options 0 stands for the default, so no option has 0 as another value. */
 static bool set_u32(const char *option, const char *arg, uint64_t least, uint64_t most,
 		    uint32_t *ret)
 {
@@ -99,8 +110,8 @@ static bool set_u32(const char *option, const char *arg, uint64_t least, uint64_
 	return true;
 }
 
-/* Of other options the last one counts.  Of these each one would be a tier, and there is room for
- * one of a kind. */
+/* If another option is repeated, the last one counts.  --disk and --remote may not be repeated: each
+ * would be one more tier, and a cache has at most one of each kind. */
 static bool set_once(const char *option, const char *what, const char *arg, const char **at)
 {
 	if (*at) {
@@ -269,11 +280,12 @@ static int look_at_file(struct daemon *d, struct gpc_tiers_file *ret)
 
 /* ---- options that are refused before RAM is made, since that may take long ----
  *
- * The library refuses all of them, and more, when it opens the tier; the sentences here are its
- * own.  This look spares the way there to a process that makes the cache or waits for it.  For one
- * that waits, another process may know the size of the file, and the memory and the secret of the
- * cache.  In a cache that exists, another gpcd may have made the file by now, or may be making
- * it.  So the findings count only if there is no cache behind them. */
+ * The library refuses all of them, and more, when it opens the tier; the sentences here are the
+ * library's.  The check here lets a process that makes the cache, or waits for it, fail early.  A
+ * process that waits need not know the size of the file, or the memory and the secret of the cache:
+ * the process that makes the cache may know them.  If a cache exists, another gpcd may have made
+ * the file by now, or may be making it.  So the findings count only if there is still no cache
+ * after the check. */
 
 static bool is_absent(const struct daemon *d)
 {
@@ -287,7 +299,7 @@ static bool is_absent(const struct daemon *d)
 	return r == -ENOENT;
 }
 
-/* There is no file, or one that was never made to its end, or a damaged one. */
+/* Called if there is no file, an unfinished one, or a damaged one. */
 static const char *say_what_there_is(const struct daemon *d)
 {
 	struct gpc_tiers_file f = { .size = sizeof(f) };
@@ -373,8 +385,9 @@ static bool find_no_ram(const struct daemon *d, const struct gpc_tiers_file *f, 
 				"say how large the file is to be");
 }
 
-/* The library checks the store's options before it looks for the cache.  So it finds no cache; or
- * it finds one that was made a moment ago, whose tier is closed again. */
+/* The library checks the store's options before it looks for the cache.  So with good options the
+ * call fails with "there is no cache", or opens a tier of a cache that was just made; that tier is
+ * closed again. */
 static bool find_bad_store(const struct daemon *d, char *why, size_t room)
 {
 	struct gpc_tiers_options o = { .size = sizeof(o),
@@ -389,7 +402,7 @@ static bool find_bad_store(const struct daemon *d, char *why, size_t room)
 	return snprintf(why, room, "%s", cli_gpc_text(r));
 }
 
-/* f: the entries of the file's head; no blocks: there is no file. */
+/* f: the entries of the file's head; if its blocks is 0, there is no file. */
 static int refuse_early(const struct daemon *d, const struct gpc_tiers_file *f)
 {
 	const char *option = d->disk[0] ? "disk" : "remote";
@@ -406,7 +419,7 @@ static int refuse_early(const struct daemon *d, const struct gpc_tiers_file *f)
 		option = "remote";
 		found = find_bad_store(d, why, sizeof(why));
 	}
-	/* looks once more: another gpcd may have made the file by now, or may be making it */
+	/* look once more: another gpcd may have made the file by now, or may be making it */
 	if (!found || !is_absent(d))
 		return 0;
 	say(LOG_ERR, "%s: --%s: %s", d->name, option, why);
@@ -505,7 +518,7 @@ static void say_tiers(const struct daemon *d, gpc *c)
 			    (unsigned long long)t.block_bytes);
 }
 
-/* ---- who keeps them ---- */
+/* ---- which process keeps them ---- */
 
 static bool is_same(uint32_t kind, const char *ours, const char *theirs)
 {
@@ -590,8 +603,8 @@ static const char *name_process(gpc *c, int32_t pid, char *ret, size_t room)
 	return ret;
 }
 
-/* Another process keeps the tiers or has the file.  0: they are the same tiers, and this process
- * waits for them. */
+/* Another process keeps tiers or has the file.  0: that process keeps the same tiers, and this one
+ * waits until it ends. */
 static int find_kept(struct daemon *d, gpc *c, const struct tiers_thread *t)
 {
 	const char *other;
@@ -732,7 +745,7 @@ bool tiers_change(struct daemon *d, struct daemon *n, gpc *c)
 	take_wish(d, &new);
 	served = d->served && has_tiers(d);
 	if ((!kept && !served) || !tiers_start(d, c))
-		return true; /* or else tiers_look opens them */
+		return true; /* if they are not open yet, tiers_look opens them */
 	take_wish(d, &old);
 	tiers_start(d, c);
 	return false;

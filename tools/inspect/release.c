@@ -4,15 +4,17 @@
  *
  * The number of a process may belong to another process by the time it is used, and a peer can
  * write any number into its own seat.  So the command first opens a pidfd of the process.  Then it
- * checks the following, once before the question and once after the answer:
+ * checks the number, once before the question and once after the answer:
  *
- *   the number ...                           and so
+ *   the number ...                           then
  *   ---------------------------------------  --------------------------------------------------------
- *   is of another PID namespace              refused: it stands for another process here
- *   was given to another process since       refused: the start time is another one
- *   is of one that has left the cache        refused: the seat is not its any more
- *   is a lie of the seat's owner             refused: that process has not this cache open
- *   is given to another after these looks    the signal goes to the pidfd, whose process is gone
+ *   belongs to another PID namespace         refused: here it stands for another process
+ *   was given to another process since       refused: the start time is not that of the seat
+ *   belongs to a process that has left the   refused: the seat no longer belongs to that process
+ *     cache
+ *   is a lie of the seat's owner             refused: that process does not have this cache open
+ *   is given to another process after both   the signal goes to the pidfd, whose process is gone
+ *     checks
  * Tests: t/tools/release.t */
 #include "config.h"
 
@@ -43,7 +45,7 @@ struct target {
 	uint64_t end_ns;
 };
 
-/* ---- is it that one? ---- */
+/* ---- is it the process of the seat? ---- */
 
 /* The 22nd field of /proc/PID/stat; 0 if it cannot be read. */
 static uint64_t start_of(int pid)
@@ -65,7 +67,7 @@ static uint64_t start_of(int pid)
 	return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* 1, 0, or -1 if it cannot be told. */
+/* 1, 0, or -1 if this user cannot see it. */
 static int has_open(int pid, const struct stat *file)
 {
 	char path[64];

@@ -32,7 +32,7 @@ static const struct option options[] = { { "workers", required_argument, NULL, '
 					 { "concurrency", required_argument, NULL, 'c' },
 					 { "json", no_argument, NULL, 'j' },
 					 { "worker", required_argument, NULL,
-					   'W' }, /* from here on options of the parent alone */
+					   'W' }, /* the parent starts its workers with it */
 					 { "help", no_argument, NULL, 'h' },
 					 { "version", no_argument, NULL, 'V' },
 					 { NULL, 0, NULL, 0 } };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* huge.c - the part of a pool's RAM that lies in huge pages: the kernel is asked how this process
- * would see it mapped.
+/* huge.c - how much of a pool's RAM lies in huge pages.  This process maps it, and asks the kernel
+ * how much of the mapping is huge pages.
  *
  * The images are mapped once more, and one page of each 2 MiB is made present, which maps a huge
- * page as a whole.  Then smaps says how much that was.  MADV_POPULATE_READ returns an error where
- * a load would raise a signal, so a file that somebody cuts does no harm.
+ * page as a whole.  Then smaps says how many bytes were mapped so.  MADV_POPULATE_READ returns an
+ * error where a load would raise a signal, so a file that somebody cuts does no harm.
  * Tests: t/bytes/pool-make.t */
 #include "config.h"
 

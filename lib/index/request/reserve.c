@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reserve.c - reservations, out of the handle's stock or by a command; and functions of all groups
- * of commands that bring blocks.  stock.c has the stock.
+/* reserve.c - reservations, out of the handle's stock or by a command; and the functions that are
+ * shared by all calls whose commands return several blocks: reserve, evict, and moves.  stock.c has
+ * the stock.
  * Tests: t/index/reserve.t t/index/at-once.t t/index/wait.t t/bytes/counts.t
  *   t/python/vllm-step.t t/tiers/later-structs.t */
 #include "config.h"

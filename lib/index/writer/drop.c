@@ -4,69 +4,73 @@
  *
  * The command names a block in one of its lives.  The block's state decides which keys go:
  *
- *   the block                        these go
+ *   the block is                     these go
  *   LIVE, at home                    the block
- *   LIVE with REC_MOVED, or DYING    the block that has its key in its space: the target of the move.
- *     with it                        If that is nowhere, or is leaving, too: the key in all spaces
+ *   LIVE or DYING, with REC_MOVED    the block of the same space that has the key now: the target of
+ *                                    the move.  If there is none, or it is leaving: the key in all
+ *                                    spaces
  *   LIVE with REC_LEAVING            the block, and its key in all spaces, since the target is in
  *                                    another space
  *   DYING with REC_LEAVING           its key in all spaces
- *   any other                        nothing: its key was evicted, or others dropped it
+ *   in any other state               nothing: its key was evicted, or others dropped it
  *
  * Each of these takes along all blocks that hang on it.  With CF_EVERYWHERE the key goes in all
  * spaces of VRAM and RAM, whatever has become of the block, and so does the key of each block that
  * goes with it.  A key that is in none of these spaces is put into drop[] all the same, and its
- * copies below RAM go.  A peer that has read such a block may publish blocks behind it, and the
- * steward of the tiers may have them.
+ * copies below RAM go: a peer that has read the bad bytes may still publish descendants, and the
+ * steward of the tiers may hold some.
  *
  * A key that has moved away may have been evicted there and computed again: then good bytes go.
  *
- *   what was stored last         a successor runs the command again, and
- *   state.drops is odd           begins anew
- *   some keys are in drop[]      begins anew, and adds them once more
- *   all are; copies are DYING    does the same
- *   some blocks are DYING        does the same with the others; with EVERYWHERE the keys in drop[] say
- *                                which these are
- *   the block is DYING           finds its command beside the last key: it makes state.drops even, and
- *                                answers that the block went
- *   state.drops is even again    does the same
- *   drop[] has a key that is     adds it once more: the command is not beside it, since it has
- *     nowhere                    nothing to count
+ *   the last store before a death  a successor runs the command again, and
+ *   state.drops is odd             begins anew
+ *   some keys are in drop[]        begins anew, and adds these keys once more
+ *   all keys are, and copies are   does the same
+ *     DYING
+ *   some blocks are DYING          does the same with the other blocks; with EVERYWHERE it finds these
+ *                                  by the keys in drop[]
+ *   the named block is DYING       finds the command stored with the last key: it makes state.drops
+ *                                  even, and answers that the block went
+ *   state.drops is even again      does the same
+ *   drop[] has a key that is in    adds the key once more.  Such a key is stored without its command,
+ *     no space and has no copy     because the command's answer counts no block for it
  *
  * So keys are stored in drop[] before anything goes, copies go before blocks, and the named block
  * goes last.  A block that the steward of a tier is about to publish has no record to look up.
- * Its publishes name the drops whose keys have left the tier (`since`), and are refused below keys
- * that were dropped since (tiers/steward/drops.c).
+ * The steward's publishes carry `since`: its tiers have carried out all drops before that number.
+ * The publish of a block is refused if its key or the key of an ancestor was dropped after that
+ * (tiers/steward/drops.c).
  *
  * A drop of a copy does not concern the block in VRAM or RAM, since the bytes of the copy may have
  * been damaged where they lay.  So such a drop has no number, and its keys are not in drop[].
  *
- * With GPC_ONLY the key goes alone with its copies below RAM, and the blocks behind it stay:
- * nothing was computed from bytes that nobody could read.
+ * With GPC_ONLY only the key and its copies below RAM go, and the descendants stay: nothing was
+ * computed from bytes that nobody could read.
  *
- *   a child of the block             then
- *   in a pool that takes gaps        stays without a parent from then on (REC_UNCHAINED), as if it had
- *                                    been published so; a target to which it is moving does the same
- *   in a pool that takes none        goes with all that hangs on it.  Its bytes are not bad: its copies
- *                                    below stay, and no drop has its key
- *   below RAM                        stays: pools of tiers take gaps
+ *   a child of the block is          then
+ *   in a pool that takes gaps        it stays, from then on without a parent (REC_UNCHAINED), as if it
+ *                                    had been published so; the same goes for the target of its move
+ *   in a pool that takes no gaps     it goes with all that hangs on it.  Its bytes are not bad: its
+ *                                    copies below RAM stay, and no drop has its key
+ *   below RAM                        it stays: pools of tiers take gaps
  *
  *   the block is                     then
  *   referenced, or being read        it is DYING until that is over, as in any drop
  *   on its way to another block      the target goes as above, without the blocks that hang on it; a
  *                                    target that is not LIVE yet is refused
  *   RESERVED, or of another life     nothing happens
- *   computed again                   its publish is refused if it names an earlier `since`; a publish
- *                                    of a block behind it is not
+ *   computed again                   its publish is refused if that carries an earlier `since`; the
+ *                                    publish of a descendant is not
  *
- *   what was stored last             a successor runs the command again, and
- *   some children have no parent     does the same with the other children; these stay
- *   the key and those are in drop[]  adds the key once more
+ *   the last store before a death    a successor runs the command again, and
+ *   some children have no parent     does the same with the other children; the first ones stay
+ *   the key and the children that    adds the key once more
+ *     stay are in drop[]
  *   the block is DYING               finds its command, and answers that it went
  *
- * drop[] tells the steward of the tiers of children that stay, since a drop of a block before the
- * gap takes these along.  It does so before the record says that a child may stay: after that a
- * successor finds no child to tell of (model/alone.pml).
+ * drop[] also lists the children that stay, for the steward of the tiers: a later drop of a block
+ * before the gap must take them along.  A child is listed before its record says that it stays:
+ * after that a successor finds no child to list (model/alone.pml).
  * Tests: t/index/drops-die.t t/index/drops-alone.t t/index/drops-since.t t/tiers/drop-dies.t
  *   t/tiers/drops-alone.t t/tiers/drops.t */
 #include "config.h"
@@ -81,7 +85,7 @@
 
 /* ---- the blocks that go ---- */
 
-/* Leaves first: each block is in the list behind all its descendants. */
+/* Leaves first: each block is in the list after all its descendants. */
 static void doom(struct writer *w, uint32_t record, bool alone)
 {
 	struct records *d = &w->doomed;
@@ -136,7 +140,8 @@ static void follow(struct writer *w, uint32_t record, bool alone)
 		doom_key(w, r->key, alone);
 }
 
-/* From the roots to the leaves: the descendants of a key in another space go at once with it. */
+/* Roots first: when a key is found in another space, its descendants there are doomed together with
+ * it. */
 static void doom_everywhere(struct writer *w, const uint64_t key[2], uint64_t number)
 {
 	uint64_t head = w_state(w)->drops_head, at;
@@ -154,7 +159,8 @@ static void doom_everywhere(struct writer *w, const uint64_t key[2], uint64_t nu
 	}
 }
 
-/* Returns the number of descendants of the last block in the list. */
+/* Returns how many blocks of the list go after all others (in_turn()): the blocks found by way of
+ * the named block, or all if there are none of these. */
 static uint32_t gather(struct writer *w, uint32_t record, const struct shm_command *cmd,
 		       uint64_t number, uint64_t key[2])
 {
@@ -184,7 +190,7 @@ static bool is_upper(struct writer *w, uint32_t record)
 	return !shm_is_lower(w_pool_of(w, record)->kind);
 }
 
-/* The copy in that space, if that is a space below RAM; or NONE. */
+/* The LIVE copy in that space, if the space is below RAM; else NONE. */
 static uint32_t find_copy(struct writer *w, uint32_t space, const uint64_t key[2])
 {
 	const gpc_key k = { { key[0], key[1] } };
@@ -213,15 +219,15 @@ static void drop_copies(struct writer *w, const uint64_t key[2], uint64_t *sum)
 	}
 }
 
-/* The i-th block in the order in which they go: the blocks of the named block go after all
- * others. */
+/* The i-th block in the order in which the blocks go.  The first ones of the list, which gather()
+ * has counted, go after all others, so the named block goes last. */
 static uint32_t in_turn(struct writer *w, uint32_t first, uint32_t i)
 {
 	return w->doomed.at[(first + i) % w->doomed.n];
 }
 
-/* Store the keys in drop[].  key: stored if no block of the list is in VRAM or RAM.  If it is NULL
- * then, none is stored: false. */
+/* Store the keys in drop[].  If the list has no block of VRAM or RAM, `key` is stored instead.  If
+ * there is no such block and key is NULL, nothing is stored, and the result is false. */
 static bool tell(struct writer *w, uint32_t first, const uint64_t *key, uint64_t command)
 {
 	uint32_t n = w->doomed.n, i, last = n;
@@ -238,7 +244,7 @@ static bool tell(struct writer *w, uint32_t first, const uint64_t *key, uint64_t
 				     w_space(w, in_turn(w, first, i)), i == last ? command : 0);
 	if (last == n)
 		dropped_tell(w, key, NONE, command);
-	/* if any block has gone, a command that runs again finds its keys here */
+	/* once a block has gone, a command that runs again finds the keys in drop[] */
 	order_stores();
 	return true;
 }
@@ -267,9 +273,9 @@ static void carry_out(struct writer *w, uint32_t first, const uint64_t *key, uin
 		dropped_end(w);
 }
 
-/* ---- the key goes alone ---- */
+/* ---- only the key goes ---- */
 
-/* All blocks of the list have one key.  False: it is only below RAM. */
+/* All blocks of the list have one key.  False: all these blocks are below RAM. */
 static bool tell_alone(struct writer *w, uint64_t command)
 {
 	const uint64_t *key = NULL;
@@ -328,6 +334,6 @@ int32_t drop_block(struct writer *w, uint32_t peer, uint64_t position,
 		carry_out(w, first, everywhere ? key : NULL, is_there ? command : 0,
 			  &w_tally(w, peer)->dropped);
 	else
-		dropped_end(w); /* the drop of a writer that died in it */
+		dropped_end(w); /* of a drop in which an earlier writer died */
 	return is_there || number;
 }

@@ -154,8 +154,9 @@ int super_commit(struct disk *d)
 	return err;
 }
 
-/* The epoch is above every epoch that an earlier opening may have given.  The disk may have
- * headers of a clear that was lost with the power. */
+/* The new epoch is above every epoch that an earlier opening may have given.  A clear may have
+ * raised the epoch, and headers with that epoch may be on the disk, although its superblock was
+ * lost with the power. */
 void super_next_epoch(struct disk *d)
 {
 	d->super.epoch = MAX(d->super.epoch + 1, d->super.opens << 32);
@@ -175,7 +176,7 @@ uint64_t disk_now(const struct disk *d)
 	return d->clock_base + (now_of(CLOCK_BOOTTIME) - d->boot_base);
 }
 
-/* An id of the machine's present boot; zeros if the system does not tell. */
+/* An id of the machine's present boot; zeros if the system has none to read. */
 static void read_boot(uint8_t ret[16])
 {
 	char text[64] = "";
