@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_dropped.c - the ring of dropped keys (index/segment/dropped.h).
  *
- * A writer that was killed while it added a key leaves the place behind the last one half
+ * A writer that was killed while it added a key leaves the place after the last one half
  * written.  In a full ring that is the oldest place, and the floor says that its key is gone.
  * Tests: t/index/drops-since.t */
 #include "config.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of other makes, each in the same rounds as ours and alone with it, so that no more than
- * two of them take memory at a time.
+/* Tables of other makes, each in the same rounds as ours and with no third one, so that no more
+ * than two of them take memory at a time.
  * Tests: t/tools/bench.t */
 #include "config.h"
 

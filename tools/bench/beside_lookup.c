@@ -55,7 +55,7 @@ static void mark_lookup(struct bench_row *row, const char *name)
 			row_mark(row, MARK_RATIO_LEAST, marks[i].times);
 }
 
-/* A table that keeps no order of use is compared with a lookup that leaves the order alone. */
+/* A table that keeps no order of use is compared with a lookup that does not touch the order. */
 static uint32_t same_work(const struct bench_peer *p)
 {
 	return p->evict || p->evicted ? 0 : GPC_QUIET;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The starting algorithm's other works: evictions alone, hashing, a mirror's upload.
+/* The starting algorithm's other works: evictions by themselves, hashing, a mirror's upload.
  * Tests: t/tools/bench.t */
 #include "config.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- evictions alone ---- */
+/* ---- evictions by themselves ---- */
 
 static int run_evict(void *arg)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost of a pair of insert and evict for the writer alone.  This process is the writer and the
- * worker: one step of 64 blocks follows the other, and only the time inside gpc_writer_serve
+/* The cost of a pair of insert and evict for the writer by itself.  This process is the writer and
+ * the worker: one step of 64 blocks follows the other, and only the time inside gpc_writer_serve
  * counts.  So the writer never sleeps and is never woken, and its time is its own.
  *
  * The worker's blocks come out of a stock, so each step gets the blocks that the step before asked

@@ -2,7 +2,7 @@
 /* The file that --config names: options by their long names, which engines read as well.
  *
  *   [gpc]                          the name of the cache, its folder, its tiers: gpcd and all engines
- *   [gpcd]                         gpcd alone: any other option
+ *   [gpcd]                         only gpcd: any other option
  *   [engines]                      all engines
  *   [vllm], [sglang], [lmcache]    that engine
  *

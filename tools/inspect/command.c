@@ -158,7 +158,7 @@ static bool get(struct made *m, int number, struct gpc_pool *ret)
 	return gpc_pool_get(m->c, number, ret) == 0;
 }
 
-/* Pool 0 of VRAM, and behind it one of RAM, as gpc_config makes them. */
+/* Pool 0 of VRAM, and after it one of RAM, as gpc_config makes them. */
 static void find_pools(struct made *m)
 {
 	struct gpc_pool p;

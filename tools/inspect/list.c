@@ -97,7 +97,8 @@ json_t *inspect_caches(const struct inspect *in)
 	return rows;
 }
 
-/* The table has a word for each cache; why a process cannot attach stands behind it, on standard error. */
+/* The table has a word for each cache; why a process cannot attach stands after it, on standard
+ * error. */
 void inspect_show_caches(const json_t *rows)
 {
 	size_t i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a cache, and the process behind a seat; list, stat and peers say the same.
+/* The state of a cache, and the process that has a seat; list, stat and peers say the same.
  *
  * Could a process attach to the files?  The library tells (gpc_info.refused), by the checks that
  * gpcd makes when it attaches.

@@ -181,7 +181,7 @@ static void put_tick(FILE *f, const struct plot *p, uint64_t blocks)
 	fputs("</text>\n", f);
 }
 
-/* Labels 1, 2 and 5 of each power of ten; a long axis has the powers alone. */
+/* Labels 1, 2 and 5 of each power of ten; a long axis has only the powers. */
 static void put_capacities(FILE *f, const struct plot *p)
 {
 	uint64_t first = p->points[0].blocks, end = p->points[p->n - 1].blocks;

@@ -5,7 +5,7 @@
  * kernel delays.  Within one GPU a kernel copies (kernels/copy.cu), since the driver's own copies
  * are kernels there as well, and slower ones.  Nothing here waits, and nothing is allocated.
  *
- * The mark is a word that the stream writes behind the copies.  By CUDA's description,
+ * The mark is a word that the stream writes after the copies.  By CUDA's description,
  * cuStreamWriteValue64 with CU_STREAM_WRITE_VALUE_DEFAULT has a memory fence before the write,
  * like __threadfence_system, for all earlier work of the stream.  So a reader of the value sees
  * the bytes.  The write needs no multiprocessor of the GPU, and a kernel that fills the GPU does
@@ -51,7 +51,7 @@ static cudaError_t write_value(cudaStream_t stream, uint64_t *at, uint64_t value
 
 /* ---- pitched copies ---- */
 
-/* Does a slice begin a whole number of rows behind the one before? */
+/* Does a slice begin a whole number of rows after the slice before it? */
 static bool rows_fit(uint64_t slice, uint64_t pitch, const struct copy_op *op)
 {
 	return pitch >= op->width && slice % pitch == 0 && slice / pitch >= op->rows;

@@ -100,7 +100,7 @@ static cudaError_t copy_chunks(struct cuda_mirror *m)
 						 cudaMemcpyHostToDevice, m->stream));
 		}
 	}
-	if (e == cudaSuccess) /* behind the entries, in the same stream */
+	if (e == cudaSuccess) /* after the entries, in the same stream */
 		e = CUDA(cudaMemcpyAsync(cuda_mirror_status(m), m->status, CUDA_CHUNK,
 					 cudaMemcpyHostToDevice, m->stream));
 	return e;

@@ -68,7 +68,7 @@ static uint64_t cut(const struct sum_piece *pieces, uint32_t n, uint32_t blocks,
 	return all;
 }
 
-/* Go from the last unit to the first, and store the bytes behind each. */
+/* Go from the last unit to the first, and store the bytes after each. */
 static void fill_behind(struct launch_sum_unit *unit, uint32_t n)
 {
 	uint32_t behind = crc_power(0);

@@ -17,7 +17,7 @@
  *                                      seat is left     sweeps it; else it is the pool's
  *   ... and dies                       dropped with     is the same, swept when its seat is reaped
  *                                      its seat
- *   dies while its command is run      carried out      the writer sees its death behind READY: the
+ *   dies while its command is run      carried out      the writer sees its death after READY: the
  *                                                       pool goes again
  *                                                       (index/writer/pool_memory.c)
  *
@@ -303,7 +303,7 @@ static int add(gpc *c, struct making *mk, uint64_t deadline)
  *
  *   once_lock  LOCK_ONCE  the thread
  *   ---------  ---------  -------------------------------------------------------------------------
- *   other's    -          leaves both alone, since LOCK_ONCE may be the other thread's
+ *   other's    -          takes neither, since LOCK_ONCE may be the other thread's
  *   ours       other's    gives once_lock back, so that a thread may find its pool meanwhile
  *   ours       ours       makes the pool; or finds it and gives both back, LOCK_ONCE first */
 

@@ -46,7 +46,7 @@ const struct device_bytes *map_pin_device;
 
 /* ---- turns in this process ---- */
 
-/* A thread that has just left comes after those that wait.  With a mutex alone, the thread that
+/* A thread that has just left comes after those that wait.  With only a mutex, the thread that
  * registers chunk after chunk would get in again before them. */
 void pin_enter(struct maps *s)
 {

@@ -251,7 +251,7 @@ static int check_run(const struct shm_run *r, uint32_t i, uint32_t nparts, uint3
 	return check_field(i, "run_stride", r->run_stride, r->bytes, left / (r->count - 1));
 }
 
-/* Check a run alone.  By the limits of the strides, two pieces of one slot are apart, and so is
+/* Check a run by itself.  By the limits of the strides, two pieces of one slot are apart, and so is
  * one piece of two slots.  So an overlap would be of a later slot's piece and a later piece of an
  * earlier slot. */
 static int check_alone(const struct shm_run *r, uint32_t i, uint32_t slots)

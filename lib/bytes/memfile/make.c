@@ -118,7 +118,7 @@ static int draw(struct file_making *k)
 				 k->s->name);
 }
 
-/* A file of this number in that folder, for the images alone. */
+/* A file of this number in that folder, only for the images. */
 static int make_huge(struct file_making *k, struct shm_part *part, int *ret)
 {
 	const struct memory *m = k->m;

@@ -157,7 +157,7 @@ GPC_EXPORT int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret)
 	return err;
 }
 
-/* Sections that were never left end here, behind the present work of the default stream. */
+/* Sections that were never left end here, after the present work of the default stream. */
 static int leave_all(gpc_dev *d)
 {
 	int err = 0;

@@ -39,7 +39,7 @@ void import_add32(uint32_t *p, uint32_t v)
 }
 
 /* liburcu publishes and follows this pointer.  ThreadSanitizer sees neither its stores, which are
- * made in the library, nor the order that a dependent load has.  For it alone, a release and an
+ * made in the library, nor the order that a dependent load has.  Only for it, a release and an
  * acquire say the same. */
 #ifdef __SANITIZE_THREAD__
 #define current_get(d)     load_acquire(&(d)->current)

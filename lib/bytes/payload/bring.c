@@ -9,7 +9,7 @@
  *   3  The command is sent.  Its answer is taken with ring_lock held.  There a fetch's targets get
  *      their reference, before `taken` passes the answer, and its sources lose theirs: the writer
  *      pins them now.
- *   4  The copies are enqueued, and behind those of each stage an event; then the checksums; the
+ *   4  The copies are enqueued, and after those of each stage an event; then the checksums; the
  *      mark comes last.
  *
  * A call that gives up its command leaves an untold channel: the answer may still bind targets,

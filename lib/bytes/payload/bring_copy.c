@@ -64,7 +64,7 @@ static int copy_stage(struct bring *b, uint32_t stage, uint32_t n, uint32_t *ret
 			}
 		}
 	}
-	for (; err && lot < b->nlots; lot++) /* the lots behind it get nothing in this stage */
+	for (; err && lot < b->nlots; lot++) /* the lots after it get nothing in this stage */
 		*ret_whole = MIN(*ret_whole, first_of(b, lot, 0, n));
 	return err;
 }
@@ -161,7 +161,7 @@ static int compare_sums(struct bring *b, uint32_t n)
 	return err;
 }
 
-/* The sums are enqueued behind the copies, so this call prepares them while the copies run. */
+/* The sums are enqueued after the copies, so this call prepares them while the copies run. */
 static int enqueue_sums(struct bring *b, uint32_t n)
 {
 	return b->fetches ? compare_sums(b, n) : store_sums(b, n);

@@ -176,7 +176,7 @@ static int pin_moves(gpc *c, const struct pair *p, const struct gpc_move *moves,
 	return err;
 }
 
-/* By a device: the mark is enqueued behind the enqueued copies, even if some copies were
+/* By a device: the mark is enqueued after the enqueued copies, even if some copies were
  * refused. */
 static int by_device(gpc *c, uint32_t channel, const struct pair *p, const struct gpc_move *moves,
 		     uint32_t n, void *stream, gpc_transfer *ret)

@@ -10,7 +10,7 @@
  *   4  The copies are enqueued, and the mark.
  *
  * At any moment block[i] is the block that the caller would get for keys[i], with one reference on
- * it.  So if anything fails there, the prefix ends there and the references behind it are dropped.
+ * it.  So if anything fails there, the prefix ends there and the references after it are dropped.
  * Tests: t/bytes/fetch-device.t t/bytes/fetch.t t/bytes/asks-nobody.t t/bytes/stopped-steward.t
  *   t/tiers/later-structs.t */
 #include "config.h"
@@ -125,7 +125,7 @@ static bool has_sum(struct fetch *f, uint32_t i)
 	return sum_kept(ram) && sum_is_known(ram, &sum);
 }
 
-/* Items behind the end of the prefix do not count. */
+/* Items after the end of the prefix do not count. */
 static int find_lots(struct fetch *f, uint32_t flags)
 {
 	struct bring *b = f->b;

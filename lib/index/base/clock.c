@@ -55,7 +55,7 @@ void backoff_sleep(struct backoff *b)
 	b->ns = MIN(2 * b->ns, b->most);
 }
 
-/* ThreadSanitizer does not know pthread_cond_clockwait(); under it alone, the other call is
+/* ThreadSanitizer does not know pthread_cond_clockwait(); only for it, the other call is
  * used. */
 #ifdef __SANITIZE_THREAD__
 static int lock_until(pthread_mutex_t *lock, uint64_t until_ns)

@@ -86,5 +86,5 @@ bool companion_end_life(const struct segment *s, int lock_fd, uint32_t leader)
 	 * it.  If we die after it, nobody joins that life. */
 	store_release(&seat->ended, companion_life(seat));
 	order_fence();
-	return companion_lives(s, lock_fd, leader); /* behind (j) of each */
+	return companion_lives(s, lock_fd, leader); /* after (j) of each */
 }

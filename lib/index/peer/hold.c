@@ -169,7 +169,7 @@ static bool give_up_slot(gpc *c, struct op *op, uint32_t i, uint32_t record, uin
 
 /* The answer of the block's publish or commit is to find no reference of its own any more.  Blocks
  * are mostly released in the order in which they were sent, so the search begins at the entry
- * behind the last one that was found. */
+ * after the last one that was found. */
 static void forget_answer(gpc *c, uint32_t record, gpc_block block)
 {
 	uint32_t life = hold_life(c, record), i;
@@ -194,7 +194,7 @@ static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref
 		if (is_reclaimed(c, record)) /* the answer of the reclaim gives it back */
 			return hold_step(c, record, block, HOLD_GONE, sum);
 		forget_answer(c, record, block);
-		/* a CALLER block is LIVE, or it is the owner's by its record alone */
+		/* a CALLER block is LIVE, or only its record makes it the owner's */
 		if (hold_is_pool_owner(c, block) ? hold_step(c, record, block, HOLD_GONE, sum)
 						 : release_locked(c, record, block, HOLD_GIVE, sum))
 			return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ring.c - commands of this peer, the producer's side: submitting, taking answers, waiting.
  *
- * The list of commands under way, and the ring behind `head`, belong to the holder of ring_lock.
+ * The list of commands under way, and the ring after `head`, belong to the holder of ring_lock.
  * A waiting thread takes the answers of all threads.  The op's function take() carries out the
  * meaning of its answers.
  * Tests: t/index/waiting.t t/index/time-is-up.t t/index/no-writer.t t/index/window.t

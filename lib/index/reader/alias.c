@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alias.c - replaces aliases by the keys that they stand for: gpc_alias_resolve.
  *
- * It reads the table of aliases alone, and stores nothing.  It needs no section, since a pair is
+ * It reads only the table of aliases, and stores nothing.  It needs no section, since a pair is
  * true at whatever time it was read (index/segment/shm_memo.h).
  * Tests: t/index/aliases.t */
 #include "config.h"

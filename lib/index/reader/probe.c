@@ -3,13 +3,13 @@
  *
  * A probe costs one cache line, so the number of lines that are fetched at the same time matters.
  * With each key that is compared, the first bucket of a later key is prefetched, and the
- * comparison hides behind the wait.  The comparison has no branches that depend on the data.  The
+ * comparison is done during the wait.  The comparison has no branches that depend on the data.  The
  * few second buckets are prefetched when a part has been compared, and looked at when the next
  * part has been.  A single key takes branches instead, since the processor's speculation overlaps
  * the reads then.
  *
  * An entry of a dead pool counts as empty, and so does a half wiped entry.  Keys of a run that met
- * such an entry are left to the path of single keys, which searches on behind it.
+ * such an entry are left to the path of single keys, which goes on after the entry.
  * Tests: t/index/lookup.t t/index/moves-race.t t/bytes/readers.t */
 #include "config.h"
 

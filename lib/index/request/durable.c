@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* durable.c - removals that a restart does not undo (rule B19).
  *
- * The writer removes a block from the index, and puts that into the feed.  The steward reads the
- * feed, frees the block's place on the disk, syncs that, and stores the number of the change up to
- * which it has come.  A call that removes waits for that number after the writer's answer.
+ * The writer removes a block from the index, and puts the removal into the feed.  The steward reads
+ * the feed, frees the block's place on the disk, syncs that, and stores the number of the change up
+ * to which it has come.  A call that removes waits for that number after the writer's answer.
  *
  * Stewards die and are replaced, also between two looks.  Each has a life, an even number.  It
  * stores this number when it follows the feed, and before it says that anything is durable; the
- * number is odd while the steward begins.  `since` is the value of durable that the last life has
- * left.  A removal may have been of a block that only the last steward's file has.  Whether the
- * next steward does the removal again depends on its kind (t/model/drop.pml):
+ * number is odd while the steward begins.  `since` is the value of `durable` that the last life has
+ * left.  The removed block may be in no file but the last steward's.  Whether the next steward
+ * does the removal again depends on the kind of removal (t/model/drop.pml):
  *
  *   the life that was read before the command  a drop, a clear of all          a clear of a tag, or of one pool
  *   -----------------------------------------  ------------------------------  ----------------------------------
@@ -21,8 +21,8 @@
  *                                              state.cleared
  *   is over; another file is kept, or none     -ENOTCONN                       -ENOTCONN
  *   is over, and nobody has the lock           -ENOTCONN                       -ENOTCONN
- *   was odd                                    as of a life that is over       -ENOTCONN: the next life may follow
- *                                                                              the feed from behind the removal
+ *   was odd                                    the same as after an end        -ENOTCONN: the next life may follow
+ *                                                                              only the feed after the removal
  *
  * `since` is believed only of the life that comes next, since a later life may have stored a value
  * of its own there.

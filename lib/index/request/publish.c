@@ -78,7 +78,7 @@ static bool take_resident(gpc *c, gpc_block block, const gpc_key *key, struct re
 
 static void take_publish(gpc *c, struct op *op);
 
-/* Publish the block of entry i alone, once more. */
+/* Publish only the block of entry i, once more. */
 static bool publish_again(gpc *c, struct op *op, uint32_t i)
 {
 	struct shm_command cmd = *ring_entry(c, op, i);

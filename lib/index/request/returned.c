@@ -24,7 +24,7 @@
  * block is given back, and returns once more, without a number.
  *
  * The memory that is kept for a pool here ends with the pool's life.  It is read with returns_lock
- * held, so nobody reads it when it is freed.  c->returns_life alone says, without the lock,
+ * held, so nobody reads it when it is freed.  Without the lock only c->returns_life says
  * whether a pool is one of ours.
  *
  *   c->returns[pool]   c->returns_life[pool]   the pool that has the number
@@ -178,7 +178,7 @@ bool returns_know(gpc *c, uint32_t record, gpc_block block)
 	return untold;
 }
 
-/* The cursor may be behind the block's change already, so the slots from there on are looked at
+/* The cursor may already be past the block's change, so the slots from there on are looked at
  * once more. */
 void returns_tell(gpc *c, uint32_t record, gpc_block block)
 {
@@ -275,7 +275,7 @@ static uint32_t take_back(const gpc *c, uint32_t pool, struct returns *r, gpc_bl
 	if (load_relaxed(&seg_pool(&c->seg, pool)->returned) <= r->cursor) {
 		r->cursor = MAX(head, r->cursor);
 	} else if (!follow(c, pool, r, head, blocks, n, &got)) {
-		r->cursor = head; /* returns during the scan are in the feed behind it */
+		r->cursor = head; /* returns during the scan are in the feed after it */
 		r->scan = 0;
 		scan(c, pool, r, blocks, n, &got);
 	}

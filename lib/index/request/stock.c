@@ -243,7 +243,7 @@ uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, boo
 		s = stock_of(c, pool, false);
 		got = stock_pop(c, s, n, blocks, partial);
 	}
-	if (got) /* otherwise stock_follow() does, behind the program's command */
+	if (got) /* otherwise stock_follow() does, after the program's command */
 		stock_refill(c, pool);
 	pthread_mutex_unlock(&c->ring_lock);
 	if (got)

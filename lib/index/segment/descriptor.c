@@ -24,7 +24,7 @@ static struct mirror_life mirror_life(const struct segment *s, uint32_t i)
 		return now;
 	}
 	/* pairs with (W) of index/writer/mirrors.c, (U) of index/table/mirror.c: the state is
-	 * loaded first, and behind it the generation and the other fields */
+	 * loaded first, and after it the generation and the other fields */
 	now.state = load_acquire(&seg_mirror(s, i)->state);
 	now.generation = load_acquire(&seg_mirror(s, i)->generation);
 	return now;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dropped.c - readers of the ring of dropped keys.
  *
- * The writer stores the floor before it stores over a key, and the head behind a key.  So if a
+ * The writer stores the floor before it stores over a key, and the head after a key.  So if a
  * reader copies keys and then finds the floor below them, it has copied whole keys.  A key may be
  * stored over while the search looks for the first number.  The new key has a greater number, so
  * the search begins too early then, never too late.

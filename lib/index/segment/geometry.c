@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* geometry.c - sizes and offsets of the segments, from the geometry alone.
+/* geometry.c - sizes and offsets of the segments, computed only from the geometry.
  *
  * A user chooses max_blocks, max_peers, max_pools and max_aliases, and the rest follows.  So a
  * geometry found in a segment is refused unless this file would make it.
@@ -55,7 +55,7 @@ static uint32_t changes_for(uint32_t max_blocks)
 	return n;
 }
 
-/* One line for the note itself, and the lines of the tokens behind it. */
+/* One line for the note itself, and the lines of the tokens after it. */
 static uint32_t note_lines_for(uint32_t keep, uint32_t block_tokens)
 {
 	if (!keep)

@@ -72,7 +72,8 @@ static bool is_short(int fd, uint64_t bytes)
 }
 
 /* The ring of dropped keys is larger than all the rest of a small cache.  It is copied only up to
- * the keys that were stored: its head stands before it, and nobody looks behind that. */
+ * the keys that were stored: the ring's head stands before the ring, and nobody looks beyond the
+ * head. */
 static bool copy_index(struct segment *s)
 {
 	uint64_t before = s->at.drop, told, got = read_all(s->index_fd, 0, s->index, before);

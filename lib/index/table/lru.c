@@ -190,7 +190,7 @@ static void select_victim(struct writer *w, uint32_t record, bool demote)
 		p->blockers--;
 	lru_inherit(w, n->parent, lru_stamp(w, record));
 	lru_offer(w, n->parent);
-	/* its turn comes soon, behind the leaves of its age */
+	/* its turn comes soon, after the leaves of its age */
 	__builtin_prefetch(w_record(w, n->parent), 1);
 	w_row_prefetch(w, n->parent);
 	if (p->parent != NONE)

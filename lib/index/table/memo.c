@@ -2,7 +2,7 @@
 /* memo.c - values of keys, stored in forgetful tables.
  *
  * A value is written to the place that has its key already, else to an empty place, else over the
- * oldest value of its bucket.  `turn` is the place behind the last filled one.  Places are filled
+ * oldest value of its bucket.  `turn` is the place after the last filled one.  Places are filled
  * in turn, so that place is the oldest.
  *
  * If we die between two stores, the place holds no value: its check does not agree.  The command

@@ -58,7 +58,7 @@ void meter_pass(struct writer *w, uint64_t now)
 	for (i = 0; i < MOMENT_LEVELS; i++) {
 		struct moments *m = &w->moments[i];
 
-		/* if one level is not due, the levels behind it are due later */
+		/* if one level is not due, the levels after it are due later */
 		if (m->n && since(m->at[(m->n - 1) % MOMENTS].ns, now) < MOMENT_NS << 2 * i)
 			return;
 		m->at[m->n++ % MOMENTS] = (struct moment){ w_tick(w), now };

@@ -45,7 +45,7 @@
  *                                                     them
  *
  * May a peer have let go?  Its seat counts its references, its lookups, its commands, and the
- * answers that it took.  Each way to lower a cell changes one of these four counts behind the
+ * answers that it took.  Each way to lower a cell changes one of these four counts after the
  * cell.  All four may return to their old values only by calls that send no command.  So a peer's
  * own command finds its earlier releases, and so does a command of a peer that knows of them.
  * Housekeeping finds the releases that no count shows: in a seat that was scribbled over, or of a
@@ -63,7 +63,7 @@
 /* the part of the length of a whole look that passes until the next one for a command */
 #define PAUSES 8u
 
-/* The list that the record belongs to: of a peer that holds it; or the list behind the peers', if
+/* The list that the record belongs to: of a peer that holds it; or the list after the peers', if
  * a transfer that is not over reads it (rule B6).  NONE: it is not in use. */
 static uint32_t witness_of(struct writer *w, uint32_t record)
 {

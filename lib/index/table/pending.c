@@ -50,7 +50,7 @@ static void grow(struct writer *w)
 	writer_free(old);
 }
 
-/* Entries behind it that would be nearer to their place there move up. */
+/* Entries after it that would be nearer to their place there move up. */
 static void take_out(struct writer *w, uint32_t at)
 {
 	uint32_t next = at, mask = w->pending_size - 1, home;
@@ -233,7 +233,7 @@ void pending_end_now(struct writer *w, uint32_t record)
 	leave_order(w, &w->peer[r->owner], record);
 	w->peer[r->owner].claims--;
 	store_relaxed(&w_tally(w, r->owner)->claims_open, w->peer[r->owner].claims);
-	/* the flag means this in RESERVED alone: the next state may have stored its own by now */
+	/* the flag means this only in RESERVED: the next state may have stored its own by now */
 	if (w_is(w, record, RESERVED))
 		store_release(&r->flags, (uint8_t)(r->flags & ~REC_CLAIM));
 	/* (u) the flag goes before key, since and number change.  So a reader that copies some of

@@ -12,7 +12,7 @@
  * order of age, since stamps grow without a word to the writer (lru.c), and items come back with
  * new stamps.
  *
- *   to come    one store behind the last bag; an item that is older than that bag's `from`
+ *   to come    one store after the last bag; an item that is older than that bag's `from`
  *              searches its bag in log2(bags) steps, the only cost that grows with the pool
  *   to go      the next item of the front is taken; once in BAG items a bag is taken in and
  *              sorted, within the nearest caches: log2(BAG) comparisons an item, fewer if they

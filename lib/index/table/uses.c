@@ -13,9 +13,9 @@
  * delay counts as a use of now, while the call still runs.
  *
  * uses_late says that stamp[] may have the later use of the two.  A use that misses its window
- * looks at uses_from again, behind a full barrier, and then stores to use[] as well.  So only
- * those missed uses count that are over before the window has moved: they are behind the tick that
- * is read here after the same barrier.
+ * looks at uses_from again, after a full barrier, and then stores to use[] as well.  So only those
+ * missed uses count that are over before the window has moved: they are older than the tick that is
+ * read here after the same barrier.
  * Tests: t/index/window-stores.t t/index/windows.t */
 #include "config.h"
 

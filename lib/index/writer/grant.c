@@ -14,7 +14,7 @@
  * blocks of its pool that nobody was promised are in their grace period, while blocks leave the
  * pool after a move, and while stocks come back.  An earlier grant that has not started on a pool
  * goes before a later one.  A grant that has started waits for its victims: they come back one by
- * one, behind flush and grace period, with the operation in their records (rule C1).  A victim
+ * one, after flush and grace period, with the operation in their records (rule C1).  A victim
  * that somebody has taken a reference on in that time is replaced by another, and never waited for
  * (rule S4).
  *

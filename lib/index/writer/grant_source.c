@@ -48,7 +48,7 @@ static bool is_copied(struct writer *w, const struct grant *g, uint32_t source)
 }
 
 /* May one more reader have it?  Copies for transfers share a source; any other reader has it
- * alone. */
+ * to itself. */
 static int32_t reader_check(struct writer *w, const struct grant *g, uint32_t source)
 {
 	const struct node *n = &w->node[source];

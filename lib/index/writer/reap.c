@@ -43,9 +43,10 @@
 #include "index/writer/sweep.h"
 #include "index/writer/transfer.h"
 
-#define LOOK_NS   (1 * NS_PER_MS)   /* the time until a lost peer is looked at again, doubled ... */
-#define RARELY_NS (20 * NS_PER_MS)  /* ... with each look, up to this time */
-#define BEHIND_NS (250 * NS_PER_MS) /* the time between looks behind locks that are held */
+#define LOOK_NS   (1 * NS_PER_MS)  /* the time until a lost peer is looked at again, doubled ... */
+#define RARELY_NS (20 * NS_PER_MS) /* ... with each look, up to this time */
+#define BEHIND_NS \
+	(250 * NS_PER_MS) /* the time between checks whether the owner of a held lock lives */
 
 static void close_sections(struct writer *w, uint32_t peer)
 {
@@ -170,7 +171,7 @@ static void empty_ring(struct writer *w, uint32_t peer)
 	store_relaxed(&s->taken, head); /* stored last, so that it is never ahead of tail */
 }
 
-/* The process of a seat is noted once.  From then on its lock alone says when it has gone,
+/* The process of a seat is noted once.  From then on only its lock says when the process has gone,
  * whatever the seat says.  Pairs with (a) of seat.c: the identity is there before TAKEN. */
 void reap_note(struct writer *w, uint32_t peer)
 {
@@ -308,7 +309,7 @@ static bool look_at(struct writer *w, uint32_t peer, bool behind)
 
 	if (lock_try(w->lock_fd, LOCK_PEER(peer)) < 0) {
 		if (behind && identity_gone(&w->peer[peer].who) && noted_is_there(w, peer))
-			end_life(w, peer, true); /* the looks behind locks come again in any case */
+			end_life(w, peer, true); /* these checks come again in any case */
 		return false;
 	}
 	again = end_life(w, peer, seat_is_over(&w->seg, peer, &w->peer[peer].who));

@@ -9,7 +9,7 @@
  *            then the superblocks are stored.
  *   cut      The superblocks are stored, then the end is cut off.  A death in between leaves a longer
  *            file, whose end nobody reads.
- *   cleared  With one of these, or alone: the same superblocks have another epoch.
+ *   cleared  With one of these changes, or without: the superblocks get another epoch.
  *
  * If superblocks cannot be written, both get their old bytes again.
  * Tests: t/tiers/disk-kills.t t/tiers/disk-power.t t/tiers/disk-files.t */

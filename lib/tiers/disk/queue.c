@@ -8,7 +8,7 @@
  * removals that wait for a write.
  *
  * A thread that takes an operation wakes one more thread if there is another operation.  A thread
- * that submits in done() looks at the queues itself, so no thread is woken in vain behind a busy
+ * that submits in done() looks at the queues itself, so no thread is woken in vain after a busy
  * one.
  *
  * The rate is one number: the time when the next write may begin.  Each write advances it by the

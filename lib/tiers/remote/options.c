@@ -12,7 +12,7 @@
 #include "index/base/err.h"
 #include "tiers/remote/store.h"
 
-/* Get one option of the text, and put a 0 in place of its comma.  Returns the text behind it;
+/* Get one option of the text, and put a 0 in place of its comma.  Returns the text after it;
  * NULL: there is none. */
 static char *split(char *text, struct gpc_remote_option *ret)
 {

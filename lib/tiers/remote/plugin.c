@@ -108,7 +108,7 @@ static int check_file(const char *name, const char *path)
 	return check_writers(dir, &st);
 }
 
-/* Functions behind the end of the plugin's table do not exist. */
+/* Functions after the end of the plugin's table do not exist. */
 static int take_table(struct plugin *p)
 {
 	const struct gpc_remote_plugin *t = p->table;

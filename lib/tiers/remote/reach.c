@@ -24,7 +24,7 @@ static uint32_t places(uint32_t lo, uint32_t hi, uint32_t *at)
 	return count;
 }
 
-/* Ask at these places.  *ret_lo is the place behind the present keys at the front, *ret_hi that of
+/* Ask at these places.  *ret_lo is the place after the present keys at the front, *ret_hi that of
  * the first missing key. */
 static void narrow(struct remote *r, uint32_t lane, const gpc_key *keys, uint64_t deadline_ns,
 		   uint32_t *lo, uint32_t *hi)

@@ -3,7 +3,7 @@
  *
  * A block is of use only together with the blocks before it in its prompt.  The common beginning
  * of many prompts is used all the time.  So it is never next to go from RAM, and would never be
- * written for its own sake.  If the cache was made anew, all blocks behind it would be without a
+ * written for its own sake.  If the cache was made anew, all blocks after it would be without a
  * parent.  So ancestors that the tier lacks go down with a block, as far as they are in the same
  * pool of RAM.
  *
@@ -14,7 +14,7 @@
  * found ancestors are in the batch.
  *
  * A tier smaller than RAM could not hold all ancestors, and would be written over and over.  To
- * such a tier blocks go down alone.
+ * such a tier blocks go down without their ancestors.
  * Tests: t/tiers/chains.t t/tiers/gaps.t t/tiers/long-chain.t t/tiers/store.t */
 #include "config.h"
 

@@ -36,7 +36,7 @@ struct down { /* one batch */
 	struct gpc_tiers *t;
 	struct lower *d;
 	struct map *map;
-	/* the first to go comes first; behind the victims are their ancestors, root last */
+	/* the first to go comes first; after the victims come their ancestors, root last */
 	uint32_t n, victims;
 	gpc_block block[BATCH], slot[BATCH];
 	struct about about[BATCH];
@@ -44,8 +44,8 @@ struct down { /* one batch */
 	bool chains;
 	struct tier_item item[BATCH];
 	struct iovec *iov;
-	uint32_t *sums;          /* seeds and sums of each one's parts; they lie behind iov */
-	uint8_t *notes;          /* note_room bytes each; they lie behind sums */
+	uint32_t *sums;          /* seeds and sums of each one's parts; they lie after iov */
+	uint8_t *notes;          /* note_room bytes each; they lie after sums */
 	const gpc_block *victim; /* the victims of this pool, in the order in which they go ... */
 	uint32_t seen;           /* ... and the number of them that were looked at */
 };
@@ -352,7 +352,7 @@ static bool is_early(const struct lower *d)
 	return d->file && tier_disk_turn(d) > clock_ns() + RATE_NS;
 }
 
-/* The ancestors of victims are listed behind them, the deepest first. */
+/* The ancestors of victims are listed after them, the deepest first. */
 static void enlist_above(struct down *b, gpc_block block)
 {
 	uint32_t at = b->victims;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drops.c - a block of VRAM or RAM was dropped: its bytes are bad, and so are the blocks behind it
+/* drops.c - a block of VRAM or RAM was dropped: its bytes are bad, and so are the blocks after it
  * in a prompt.
  *
  * The writer has removed the blocks that it finds in the pools of the tiers by the keys of the
@@ -9,12 +9,12 @@
  *   found at the start, not yet published      the index knows nothing of it
  *   descendants that are only below RAM        a block that went down before its parent hangs on
  *                                              nothing in the tree
- *   descendants behind a gap                   a block between the two is nowhere by now
+ *   descendants after a gap                    a block between the two is nowhere by now
  *   dropped while nobody kept the tiers        the file had it, and the index had not
  *
  * The index segment has the keys of the drops (index/segment/dropped.h).  Each block with such a
  * key goes, and so does each block with such an ancestor, up to the root, in any tier: the
- * ancestor may have been computed again since.  Nobody knows the ancestors of a block behind a
+ * ancestor may have been computed again since.  Nobody knows the ancestors of a block after a
  * gap, so it goes as well.  But it stays in a store, since this node knows most blocks of a store
  * without their parents.  A block of VRAM or RAM without its parent goes in the same way.  A block
  * without a parent's key goes only by its own key.
@@ -29,9 +29,9 @@
  *      the entry goes, with its children, and so on.  Otherwise it is listed no more.
  *   5  When the writer has carried that out, `since` is the number of step 1.
  *
- * The descendants of a key that was dropped alone are not followed, and step 4 is left out if
- * there are only such keys.  The blocks behind such a key are behind a gap then, and go with the
- * next drop of other keys, unless the key is there again.  A block behind it in VRAM or RAM has
+ * The descendants of a key that was dropped without them are not followed, and step 4 is left out
+ * if there are only such keys.  The blocks after such a key are then after a gap, and go with the
+ * next drop of other keys, unless the key is there again.  A block after it in VRAM or RAM has
  * become an entry: drop[] names it (SHM_DROP_LEFT).
  *
  *   an entry that 3 or 4 looks at        then
@@ -70,7 +70,7 @@ struct follow {
 	/* `bad` has the keys of drops before that number; and the head of drop[] at that time */
 	uint64_t seen, head;
 	/* Keys that go with their descendants, in the order in which they are followed: bad keys,
-	 * and keys behind a gap. */
+	 * and keys after a gap. */
 	struct gone bad, doubt;
 	uint32_t followed[2];
 	/* for each tier: keys whose way to the root is complete */
@@ -184,8 +184,8 @@ void drops_meet_all(struct gpc_tiers *t)
 
 /* ---- keys ---- */
 
-/* A block of VRAM or RAM whose parent has gone alone.  The feed reported that parent before there
- * was an entry. */
+/* A block of VRAM or RAM that stayed when its parent was dropped.  The feed reported that parent
+ * before there was an entry. */
 static void meet_left(struct gpc_tiers *t, gpc_block block)
 {
 	struct about a;
@@ -507,7 +507,7 @@ bool drops_carry_out(struct gpc_tiers *t)
 	err = read_keys(&f);
 	if (err == 0 && !follow_both(&f))
 		err = -ENOMEM;
-	if (err == 0 && f.bad.n) /* keys that went alone do not concern blocks behind a gap */
+	if (err == 0 && f.bad.n) /* keys that went alone do not concern blocks after a gap */
 		err = look_at_listed(&f);
 	list_busy(&f);
 	if (err == 0)

@@ -2,7 +2,7 @@
 /* notes.c - the notes of an engine about a block (struct shm_note), as they lie beside the block
  * in a file.
  *
- *   struct disk_note, and the tokens behind it (tiers/disk/format.h)
+ *   struct disk_note, and the tokens after it (tiers/disk/format.h)
  *
  * On the way down the note is copied from the block of RAM, which is held.  At the next start,
  * with the publish of the block, it goes into the note of its record in the tier's pool; from

@@ -63,7 +63,7 @@ static void push(struct lower *d, uint32_t i)
 	d->free[d->nfree++] = i;
 }
 
-/* Put it behind all others that may be taken. */
+/* Put it after all others that may be taken. */
 static void push_last(struct lower *d, uint32_t i)
 {
 	push(d, i);

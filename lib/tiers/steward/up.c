@@ -207,7 +207,7 @@ static uint32_t counter_of(int result)
 }
 
 /* An image that is damaged, or not there, is no block any more, so that nobody asks for it again.
- * Blocks behind it stay, since their own bytes are good.  A hint with descendants stays, too,
+ * Blocks after it stay, since their own bytes are good.  A hint with descendants stays, too,
  * since the store may get its key again. */
 static void remove_lower(struct lower *d, gpc_block *block, const gpc_key *key)
 {

@@ -130,7 +130,7 @@ static void tell(struct events *e, int err)
 	e->told_error = err;
 }
 
-/* Keeps the first batch alone.  With more blocks than it holds, consumers ask for the others or
+/* Keeps only the first batch.  With more blocks than it holds, consumers ask for the others or
  * never know of them.  Other ranks stay as they were. */
 static void keep_first(struct events *e, uint32_t space)
 {

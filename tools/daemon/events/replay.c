@@ -107,7 +107,7 @@ static int receive(struct replay *r, uint64_t *ret)
 	return good && part == 3 ? 0 : 1;
 }
 
-/* Does the feed alone hold all changes since then? */
+/* Does the feed have all changes since then, and is no clear among them? */
 static bool is_in_feed(struct replay *r)
 {
 	struct gpc_event e[STEP];

@@ -139,7 +139,7 @@ static void put_hits(struct page *p, const char *when, const struct rates *r)
 
 	if (!l)
 		return;
-	line_put(l, LOOK_HEAD, "%s", p->columns < 60 ? when + 5 : when); /* behind HITS */
+	line_put(l, LOOK_HEAD, "%s", p->columns < 60 ? when + 5 : when); /* after HITS */
 	line_put(l, LOOK_HELD, " VRAM %5s", short_percent(vram));
 	line_put(l, LOOK_CACHED, " RAM %5s", short_percent(ram));
 	line_put(l, LOOK_PLAIN, " miss %5s ", short_percent(miss));
