@@ -8,7 +8,7 @@
  *	struct gpc_prompt p = { .parent = key, .tokens = tok, .n = ntok - 1, .ret_keys = key + 1 };
  *	int n = gpc_key_hash(c, &p, 1, 0);                // the last token is always computed
  *	int hit = gpc_acquire(c, 0, key + 1, n, blk, 0);  // the longest cached prefix, held
- *	hit = hit < 0 ? 0 : hit;                          // refused, n < 0 too: nothing is found
+ *	hit = hit < 0 ? 0 : hit;                          // an error, or n was negative: no hit
  *	int got = gpc_reserve(c, 0, n - hit, blk + hit, NULL, GPC_PARTIAL, 0);
  *	got = got < 0 ? 0 : got;                          // no room now: the rest is not cached
  *	prefill(blk, hit, got);                           // reads hit blocks, and writes got
@@ -21,7 +21,7 @@
  *   block  31 bits: pool << 24 | slot; -1 = none.  In a tensor-parallel group it is the same slot
  *          on every GPU, and one process speaks for the group.
  *   pool   a numbered set of blocks in one place.  It comes and goes at run time.
- *   space  pools of one space hold a key at most once between them.  Lookups take a set of spaces,
+ *   space  a set of pools that together hold each key at most once.  Lookups take a set of spaces,
  *          and probe them in ascending order.
  *   owner  the peer whose process owns a pool's memory: the pool's blocks die with it.
  *   hold   a reservation (bytes yours to write, nobody finds the block) or a reference (bytes
@@ -43,7 +43,7 @@
  *   -ETIMEDOUT time is up                         -ENOTCONN  no writer
  *   -EDEADLK   the caller would wait for itself   -ESTALE    block, key, mirror, pool, leader changed
  *   -EPERM     not your block                     -EUSERS    no free seat
- *   -EBUSY     somebody holds it                  -EXDEV     the parent is in another space alone
+ *   -EBUSY     somebody holds it                  -EXDEV     the parent is only in another space
  *   -EALREADY  another peer computes or loads it, or it has been done
  *   -EOVERFLOW 32768 references of one peer on one block
  *   -ECHILD    handle of the parent process       -EROFS     handle is read-only
@@ -53,18 +53,19 @@
  *   [local]    memory and devices of this process
  *   [shared]   shared memory as well; needs no writer
  *   [writer]   a command for the writer; waits for its answer, up to timeout_ms.  -ENOTCONN when
- *              there is none: with time after 0.2 s once, then, and with 0, at once.  -EDEADLK
- *              when the thread has an open section; gpc_device.h names the exceptions.
+ *              there is no writer: after 0.2 s in the first call with a timeout, and at once in
+ *              later calls until one is back, and with timeout 0.  -EDEADLK when the thread has an
+ *              open section; gpc_device.h names the exceptions.
  * Local and shared calls wait for nobody, unless the comment says so.  Any thread may use a handle.
  *
  * Timeouts are milliseconds: -1 = no limit, 0 = one round trip to the writer at most (0.1 s).  After
- * -ETIMEDOUT, -ENOTCONN, and -EAGAIN of timeout 0, gpc_reserve and gpc_evict give nothing later; the
- * submitted commands of other calls are carried out.
+ * -ETIMEDOUT, -ENOTCONN, and -EAGAIN of timeout 0, calls that get blocks (gpc_reserve, gpc_evict) or
+ * begin moves are withdrawn: no block arrives later.  Submitted commands of other calls are carried
+ * out.
  *
  * Arrays and structs belong to the caller.  Outputs are unchanged on failure unless the call says
- * otherwise.  A struct that begins with its size may grow: the caller sets the size, a field that is
- * zero has its default, and bytes that the library does not know must be zero (-EINVAL).  Options
- * may be NULL.
+ * otherwise.  A struct that begins with its size may grow: the caller sets the size, a zero field has
+ * its default, and bytes that the library does not know must be zero (-EINVAL).  Options may be NULL.
  * Tests: t/bytes/sentences-bytes.t t/bytes/sentences.t t/repo/exports.t t/repo/headers.t
  *   t/pages/structs.t t/repo/abi.t */
 #ifndef GPC_H
@@ -116,18 +117,18 @@ enum {
 	GPC_ANYWHERE = 1 << 5,    /* lookup, match: an opened device may answer */
 	GPC_PARTIAL = 1 << 6,     /* reserve: fewer than n is fine */
 	GPC_TAKE = 1 << 7,        /* evict: the blocks become reservations of the caller */
-	GPC_TAIL = 1 << 10,       /* hash: a last, partial block gets a key too */
+	GPC_TAIL = 1 << 10,       /* hash: a last, partial block gets a key, too */
 	GPC_REMOVE = 1 << 12,     /* clear: remove the emptied pool as well */
 	GPC_DEVICE = 1 << 13,     /* lookup, match: an opened device must answer */
 	GPC_IF_IDLE = 1 << 15,    /* clear: only if nobody holds a block of it, else -EBUSY */
 	GPC_NO_REF = 1 << 16,     /* publish, rekey: nothing is referenced for the caller */
 	GPC_PEEK = 1 << 17,       /* evict, claim: say what would happen, change nothing */
 	GPC_TOUCH = 1 << 18,      /* finding: count as a use, but not in statistics */
-	GPC_IN_HAND = 1 << 19,    /* reserve: out of the stock alone, without the writer */
+	GPC_IN_HAND = 1 << 19,    /* reserve: only out of the stock, without the writer */
 	GPC_GROUP = 1 << 20,      /* hash: the blocks are those of a KV group */
 	GPC_EVERYWHERE = 1 << 21, /* drop: the key and its descendants, in every space */
-	GPC_FREE = 1 << 22,       /* reserve: free blocks alone, else -ENOSPC */
-	GPC_ONLY = 1 << 23,       /* drop: the key alone; its descendants stay */
+	GPC_FREE = 1 << 22,       /* reserve: only free blocks, else -ENOSPC */
+	GPC_ONLY = 1 << 23, /* drop: only the key; descendants stay where the pool allows it */
 };
 
 /* ---- the library ---- */
@@ -148,18 +149,18 @@ const char *gpc_last_error(void);
 
 struct gpc_attach_options { /* zero = default; set size */
 	uint32_t size;
-	int32_t timeout_ms; /* the wait until the name and a free seat appear; 0 */
+	int32_t timeout_ms; /* the wait until the name and a free seat appear; default 0 */
 	/* blocks of each pool that this peer has in hand: gpc_reserve needs no round trip for them,
-	 * nor does gpc_evict in its own CALLER pools; 0, at most 1024 */
+	 * nor does gpc_evict in its own CALLER pools; default 0, at most 1024 */
 	uint32_t stock;
 	uint32_t quota;     /* most blocks that this peer may hold reserved; 0 = no limit */
-	const char *dir;    /* of the segments; /dev/shm */
-	const char *label;  /* shown beside the pid; up to 31 bytes */
+	const char *dir;    /* directory of the segments; default /dev/shm */
+	const char *label;  /* tools show it with the pid; up to 31 bytes */
 	uint8_t layout[32]; /* gpc_config.layout that the cache must have; zero = any */
 	void (*log)(void *arg, int level, const char *text); /* level as in syslog(3) */
 	void *log_arg;
-	/* 1 + the leader of this companion; 0 = none.  A companion reads and writes blocks that
-	 * its leader holds.  They are kept until the last companion has ended */
+	/* 1 + the seat of this companion's leader; 0 = no companion.  A companion reads and writes
+	 * blocks that its leader holds.  These stay held until the last companion has ended */
 	int32_t leader;
 	uint64_t life; /* gpc_info.life of the leader */
 };
@@ -181,10 +182,10 @@ int gpc_close(gpc *c);
 enum { GPC_VRAM = 1, GPC_RAM = 2, GPC_DISK = 3, GPC_REMOTE = 4 };
 enum {
 	GPC_POOL_OWNED = 1 << 0, /* the adding process is the owner */
-	/* OWNED, and the owner allocates: it has every block without a key reserved */
+	/* OWNED, and the owner allocates: every block that has no key is reserved by the owner */
 	GPC_POOL_CALLER = 1 << 1,
 	GPC_POOL_UNCHAINED = 1 << 2, /* blocks may be published without a live parent */
-	GPC_POOL_ONCE = 1 << 3       /* gpc_pool_make alone: return an equal pool if there is one */
+	GPC_POOL_ONCE = 1 << 3 /* only in gpc_pool_make: return an equal pool if there is one */
 };
 
 struct gpc_pool { /* set size */
@@ -192,26 +193,26 @@ struct gpc_pool { /* set size */
 	int32_t number; /* out */
 	uint32_t kind, flags, space;
 	uint32_t blocks;      /* capacity */
-	uint32_t transit;     /* RAM: slots beyond blocks, in use without a key; 0 = 64 */
+	uint32_t transit;     /* RAM: more slots, for blocks in use that lost their key; 0 = 64 */
 	uint32_t generation;  /* out: changes when the memory behind the pool changed */
 	int32_t owner;        /* out: peer, or -1 */
 	int32_t demote_to;    /* pool that gpc_demote moves to by default, or -1 */
-	uint32_t gpus;        /* GPUs of the group; 0 and 1 = a single one */
-	uint8_t uuid[16][16]; /* their UUIDs */
+	uint32_t gpus;        /* GPUs of the group; 0 and 1 = a single GPU */
+	uint8_t uuid[16][16]; /* UUIDs of these GPUs */
 	uint32_t backing_size;
-	/* of a pool without memory: the owner's own words on how to map the bytes */
+	/* of a pool whose memory gpc does not know: the owner's data on how to map it */
 	uint8_t backing[1024];
-	uint64_t memory;         /* out: number of its memory, new with each pool; 0 = none */
+	uint64_t memory;         /* out: number of its memory, new with each pool; 0 = no memory */
 	uint64_t block_bytes;    /* out: bytes of an image */
 	uint8_t fingerprint[32]; /* out: of the images */
-	/* blocks that gpc_spill_ahead keeps free, or, where demote_to is of another space, copied
-	 * there; 0 = none */
+	/* the number of blocks that gpc_spill_ahead keeps free or, if demote_to is in another
+	 * space, copied to that pool; default 0 */
 	uint32_t spill_ahead;
 	uint32_t live, reserved, dying; /* out: blocks by state */
 };
 
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
-/* [shared] -ENOENT: there is none, or it is being removed; calls for its blocks then return -ESTALE.
+/* [shared] -ENOENT: no such pool, or it is being removed; calls for its blocks then return -ESTALE.
  * Compare generation before you use a mapping of the bytes. */
 
 int gpc_pool_available(gpc *c, int pool);
@@ -228,7 +229,7 @@ int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_m
 /* ---- keys ---- */
 
 struct gpc_field {
-	uint16_t tag; /* 1 model, 2 adapter, 3 salt, 4 weights version; others are the caller's */
+	uint16_t tag; /* 1 model, 2 adapter, 3 salt, 4 weights version; the caller defines others */
 	uint16_t reserved;
 	uint32_t len;
 	const void *data;
@@ -245,18 +246,18 @@ struct gpc_prompt {
 	const gpc_key *parent; /* NULL or zero = no parent */
 	const uint32_t *tokens;
 	size_t n;                  /* tokens */
-	const struct gpc_extra *x; /* sorted by token; each enters every block it begins in */
+	const struct gpc_extra *x; /* sorted by token; changes the keys from its first block on */
 	uint32_t nx;
-	uint32_t group;        /* GPC_GROUP; else 0 */
-	uint32_t block_tokens; /* GPC_GROUP: of the group, at most 65536; 0 = the cache's; else 0 */
+	uint32_t group;        /* with GPC_GROUP; without it, this and block_tokens are 0 */
+	uint32_t block_tokens; /* tokens a block of the group, at most 65536; 0 = the cache's */
 	uint32_t reserved;     /* 0 */
 	gpc_key *ret_keys;     /* room for n / block_tokens keys, rounded up with GPC_TAIL */
 };
 
 int gpc_key_hash(gpc *c, const struct gpc_prompt *p, uint32_t n, uint32_t flags);
-/* [local] One key for each full block of n prompts, each from any parent on; returns the number of
- * all keys.  GPC_TAIL.  GPC_GROUP: group and block_tokens enter every key.  The keys of a prompt must
- * not overlap tokens, parent or keys of another one. */
+/* [local] One key for each full block of n prompts; each prompt may continue any parent.  Returns
+ * the total number of keys.  GPC_TAIL.  GPC_GROUP: group and block_tokens change every key.
+ * ret_keys of a prompt must not overlap tokens, parent or ret_keys of another prompt. */
 
 int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride, uint32_t n,
 		   uint32_t group, gpc_key *ret_keys);
@@ -265,9 +266,9 @@ int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride,
 
 int gpc_alias(gpc *c, const gpc_key *alias, const gpc_key *to, uint32_t n, uint32_t flags,
 	      int timeout_ms);
-/* [writer] Store n pairs, in order: the content of `to` is also looked for under `alias`.  A pair is
- * true for ever and holds no block; a forgotten pair is a miss.  Returns 0.  -EINVAL: a zero or root
- * key, or alias[i] is to[i].  -ENOENT: this cache keeps no aliases. */
+/* [writer] Store n pairs, in order: the content of `to` can be found under `alias`, too.  A pair
+ * never becomes wrong, and holds no block.  A pair that the cache forgets is a miss.  Returns 0.
+ * -EINVAL: a zero or root key, or alias[i] is to[i].  -ENOENT: this cache keeps no aliases. */
 
 int gpc_alias_resolve(gpc *c, gpc_key *keys, uint32_t n);
 /* [shared] Replace each alias by the key that it stands for; returns the number of aliases.  No other
@@ -277,8 +278,8 @@ int gpc_alias_resolve(gpc *c, gpc_key *keys, uint32_t n);
 
 int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 	       uint32_t flags);
-/* [shared] Each key by itself; blocks[i] = block or -1; returns hits: hints unless GPC_REF.
- * GPC_QUIET, GPC_TOUCH.  GPC_ANYWHERE.  GPC_DEVICE: -ENODEV: none is open; -ESTALE: no mirror. */
+/* [shared] Each key by itself; blocks[i] = block (a hint unless GPC_REF) or -1.  Returns the number
+ * of hits.  GPC_QUIET, GPC_TOUCH, GPC_ANYWHERE.  GPC_DEVICE: -ENODEV no device, -ESTALE no mirror. */
 
 int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uint32_t *start, uint32_t nseq,
 	      uint32_t *len, gpc_block *blocks, uint32_t flags);
@@ -289,8 +290,8 @@ int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uint32_t *star
 struct gpc_group { /* a KV group of one prompt.  set size, the same one in all groups */
 	uint32_t size;
 	uint32_t block_tokens; /* of a block of this group; 0 = the cache's */
-	/* a prefix needs the blocks that hold its last `last` tokens; 0 = all blocks.  A sliding
-	 * window of w tokens needs w - 1, a state 1 */
+	/* a prefix needs the blocks with its last `last` tokens; 0 = all blocks.  A sliding window
+	 * of w tokens needs last = w - 1; a recurrent state (Mamba) needs last = 1 */
 	uint32_t last;
 	uint32_t n;          /* keys */
 	const gpc_key *keys; /* keys[i]: the block from token i * block_tokens on */
@@ -304,52 +305,51 @@ struct gpc_match_options { /* zero = default; set size */
 
 int gpc_match_groups(gpc *c, uint32_t spaces, const struct gpc_group *groups, uint32_t n,
 		     const struct gpc_match_options *opt, uint32_t flags);
-/* [shared] The longest prefix of one prompt that every one of n groups can go on from; returns its
- * tokens.  groups[g].blocks[i] gets the block of keys[i] if the group needs it, else -1: gpc_release
- * takes the array as it is.  Hints unless GPC_REF.  GPC_QUIET, GPC_TOUCH.  On failure
- * nothing is held; -EOVERFLOW has written -1 everywhere. */
+/* [shared] The longest prefix of one prompt that every one of n groups can go on from; returns the
+ * number of its tokens.  groups[g].blocks[i] gets the block of keys[i] if the group needs it, else
+ * -1: gpc_release takes the array as it is.  The blocks are hints unless GPC_REF.  GPC_QUIET,
+ * GPC_TOUCH.  On failure nothing is held; -EOVERFLOW has written -1 everywhere. */
 
 int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 		uint32_t flags);
-/* [shared] Longest prefix of one prompt, referenced before return; returns its blocks.  blocks past
- * it are untouched.  GPC_QUIET, GPC_TOUCH. */
+/* [shared] Longest prefix of one prompt, referenced before return; returns the number of its blocks.
+ * Elements of blocks behind the prefix are unchanged.  GPC_QUIET, GPC_TOUCH. */
 
 int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n);
-/* [shared] Turn hints into verified references, up to the first stale hint; returns their number. */
+/* [shared] Turn hints into references, up to the first stale hint; returns their number. */
 
 int gpc_release(gpc *c, const gpc_block *blocks, uint32_t n);
 /* [shared] Give one hold on each block back, root first; -1 is skipped.  The end of a reference is a
  * use, and each block counts as a little older than the one before it; a reserved block is free again.
  * A block may be released before its publish is answered: the publish then leaves no hold.  -EPERM: a
- * block is not held; the others are released all the same. */
+ * block is not held; the other blocks are released all the same. */
 
 /* ---- filling ---- */
 
 struct gpc_reserve_options { /* zero = default; set size */
 	uint32_t size;
-	uint32_t headroom; /* blocks of the capacity that must stay available; 0 */
+	uint32_t headroom; /* blocks of the capacity that must stay available; default 0 */
 };
 
 int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 		const struct gpc_reserve_options *opt, uint32_t flags, int timeout_ms);
 /* [writer] ([shared] with a stock in hand.)  Get n blocks to write, or none; returns n.  Free blocks
- * come first, then the least recent leaves without a hold, and their keys are lost.  GPC_PARTIAL:
- * up to n, for the first blocks of the prompt.  GPC_IN_HAND: at once, out of the stock; else -EAGAIN.
- * -ENOSPC, -EDQUOT, -ESTALE: the pool has gone.  -EPERM: a CALLER pool. */
+ * come first, then the least recent leaves without a hold, which lose their keys.  GPC_PARTIAL: up to
+ * n, for the first blocks of the prompt.  GPC_IN_HAND: at once, out of the stock; else -EAGAIN.
+ * -ENOSPC, -EDQUOT, -ESTALE the pool has gone, -EPERM a CALLER pool. */
 
 struct gpc_publish_options { /* zero = default; set size */
 	uint32_t size;
 	uint32_t tag;        /* of all blocks of the call: gpc_pool_clear, events, walks */
-	gpc_block *resident; /* room for n: the answer for each block; NULL */
-	gpc_ticket *ticket;  /* gets the ticket; 0: nothing was submitted in time; NULL */
-	/* Notes that the cache keeps beside each block: the KV group (keep_digests), ... */
-	uint32_t group;
-	const uint32_t
-		*tokens;     /* ... n times the cache's block_tokens of them (keep_tokens), ... */
-	const void *digests; /* ... and names of 1 to 32 digest_bytes each (keep_digests) */
-	uint32_t digest_bytes, digest_stride;
+	gpc_block *resident; /* room for n: the answer for each block; default NULL */
+	gpc_ticket *ticket;  /* gets the ticket, or 0 if nothing was submitted; default NULL */
+	/* notes that a cache keeps: group, digests with keep_digests; tokens with keep_tokens */
+	uint32_t group;         /* KV group of all blocks */
+	const uint32_t *tokens; /* n times block_tokens of the cache */
+	const void *digests;    /* names: blocks[i] has digest_bytes bytes at i * digest_stride */
+	uint32_t digest_bytes, digest_stride; /* bytes: 1 to 32 */
 	/* gpc_drops() from before the request's first lookup or load: a block that follows a block
-	 * dropped since then is refused; 0: no check */
+	 * dropped after that is refused; 0 = no check */
 	uint64_t since;
 };
 
@@ -359,51 +359,51 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  * parents before children; zero or root parent = first block; parents == NULL: no chain.  Returns how
  * many are live in blocks[i]; opt->resident[i] is
  *   blocks[i]      live: the reservation became a reference
- *   another block  which has the key already, and is referenced; blocks[i] stays reserved
+ *   another block  it has the key already, and is referenced now; blocks[i] stays reserved
  *   negative       refused, blocks[i] stays reserved: -ENOENT the parent is not live, -EXDEV it is
  *                  in another space, -EPERM not reserved by you, -ESTALE the pool has gone, or the
  *                  block follows a drop since opt->since, -EAGAIN no bucket or not submitted,
  *                  -EINVAL no such block, a zero or root key, or its own parent, -EOVERFLOW
- * GPC_NO_REF: blocks that go live are released with the answer, and others are hints.
- * Timeout 0 submits all n (at most 4096) or none (-EAGAIN), and returns 0.  Then, as after -ENOTCONN
- * and -ETIMEDOUT, a later call fills resident: keep it until gpc_ticket_wait or gpc_close returns. */
+ * GPC_NO_REF: blocks that go live are released with the answer, and another block is a hint.  Timeout
+ * 0 submits all n (at most 4096) or none (-EAGAIN), and returns 0.  In this case, and after -ENOTCONN
+ * or -ETIMEDOUT, a later call fills resident: keep it until gpc_ticket_wait or gpc_close returns. */
 
 int gpc_ticket_wait(gpc *c, gpc_ticket t, int timeout_ms);
-/* [writer] Returns 0 when the command and all before it are acknowledged: they survive any death.
- * Ticket 0 names none; GPC_TICKET_ALL: all of this handle. */
+/* [writer] Returns 0 when this command and all before it are acknowledged: they survive any death.
+ * Ticket 0 names no command, GPC_TICKET_ALL all commands of this handle. */
 
 gpc_ticket gpc_ticket_last(gpc *c);
-/* [local] The ticket of the last command of this handle; 0 = none yet, or no seat. */
+/* [local] The ticket of the last command of this handle; 0 = no command yet, or no seat. */
 
 /* ---- room: for engines with an allocator of their own, see gpc_engine(7) ---- */
 
 int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
 /* [writer] ([shared] out of the stock of its own CALLER pool.)  Evict the least recent leaves that
- * nobody holds; returns their number after their grace period, 0 = none could go.  Blocks of a CALLER
- * pool are the owner's again.  GPC_TAKE: in a CALLER pool for its owner alone (-EPERM).  GPC_PEEK: name
- * at most 4096 blocks that would go, as hints, at once. */
+ * nobody holds; returns their number after their grace period, 0 = no block could go.  Blocks of a
+ * CALLER pool are the owner's again.  GPC_TAKE: in a CALLER pool only for its owner (-EPERM).
+ * GPC_PEEK: name at most 4096 blocks that would go, as hints, at once. */
 
 int gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, int *results,
 		uint32_t flags, int timeout_ms);
 /* [writer] Chosen live blocks, leaf first, become reservations of the caller (in a CALLER pool, of
  * its owner).  keys (may be NULL) are the keys that they must have; a zero key is any.  One reference
  * of the caller becomes the reservation: do not release it before return.  Returns their number;
- * results[i] (may be NULL) is 0, -EBUSY: another hold or a live child, -ESTALE: not live with that
- * key, -EPERM: another's CALLER pool, -EDQUOT, -EINVAL.  After -ETIMEDOUT, -EAGAIN or -ENOTCONN a
+ * results[i] (may be NULL) is 0, -EBUSY another hold or a live child, -ESTALE not live with that key,
+ * -EPERM another owner's CALLER pool, -EDQUOT, -EINVAL.  After -ETIMEDOUT, -EAGAIN or -ENOTCONN a
  * block may have lost its key; a reference of the caller stays a hold: release it once. */
 
 int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, const gpc_key *to,
 	      const gpc_block *blocks, uint32_t n, const struct gpc_publish_options *opt,
 	      uint32_t flags, int timeout_ms);
 /* [writer] gpc_reclaim with the keys `from` (NULL: any), then gpc_publish under `to`: a partial block
- * became full.  Returns the number with the new key; opt->resident has the answer of either step.  A
- * second call goes on where the first one stopped.  GPC_NO_REF.  Give it time: after -ETIMEDOUT the
- * old key may be gone, and the bytes with it. */
+ * became full.  Returns the number with the new key; opt->resident has the answer of the
+ * step that refused a block, else of the publish.  A second call goes on where the first one stopped.
+ * GPC_NO_REF.  Give it time: after -ETIMEDOUT a block may have lost its old key and its bytes. */
 
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
-/* [shared] Owner only (-EPERM): up to n blocks of its CALLER pool (-1: of all) that came back, since
- * they were evicted, cleared, dropped or moved and have no hold left.  Each return is reported once.
- * Waits up to the timeout for the first one; returns their number, 0 = none in that time. */
+/* [shared] Owner only (-EPERM): up to n blocks of its CALLER pool (-1: of all) that came back
+ * because they were evicted, cleared, dropped or moved, and that nobody holds now.  Each return is
+ * reported once.  Waits up to the timeout for the first; returns their number, 0 = none by then. */
 
 /* ---- bytes that turn out to be bad ---- */
 
@@ -412,15 +412,15 @@ int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, ui
 /* [writer] Make blocks unfindable, held or not, with all descendants and their copies below RAM; a key
  * that has moved is followed.  Flags 0, for bytes damaged where they lie: copies in other spaces stay.
  * GPC_EVERYWHERE, for bytes computed wrongly: those copies go, too.  GPC_ONLY, for bytes that nobody has
- * read: descendants stay, where they may.  Returns the number of named blocks that were dropped.
- * Timeout 0 submits, and returns 0. */
+ * read: children below RAM and in UNCHAINED pools stay, with their descendants; other children go.
+ * Returns the number of named blocks that were dropped.  Timeout 0 submits, and returns 0. */
 
 uint64_t gpc_drops(gpc *c);
 /* [shared] A mark in time, for `since`: ask before a request looks up or loads anything.  Never 0. */
 
 int gpc_dropped(gpc *c, uint64_t since, const gpc_key *keys, uint32_t n);
-/* [shared] The number of these keys that were dropped since.  -ESTALE: more than 65,536 keys were
- * dropped since, so the cache cannot tell. */
+/* [shared] The number of these keys that were dropped after that mark.  -ESTALE: more than 65,536
+ * keys were dropped after it, so the cache cannot know. */
 
 #ifdef __cplusplus
 }

@@ -19,18 +19,18 @@ typedef struct gpc_dev gpc_dev; /* this process's use of one mirror */
 #define GPC_SECTIONS    56 /* sections that one peer may have open */
 
 /* ---- sections and grace periods.  A block that was seen in a section is not given to another key
- * before the section has ended.  A [writer] call of a thread in a section is -EDEADLK, but for
- * gpc_drop, gpc_pool_make without memory, and with timeout 0 gpc_publish, gpc_commit,
+ * before the section has ended.  A [writer] call of a thread in a section fails with -EDEADLK.  The
+ * exceptions are gpc_drop, gpc_pool_make without memory, and with timeout 0 gpc_publish, gpc_commit,
  * gpc_ticket_wait, gpc_mirror_sync and gpc_pool_clear ---- */
 
 int gpc_section_enter(gpc *c);
-/* [shared] Returns a section; -EAGAIN when this peer has none left. */
+/* [shared] Returns a section; -EAGAIN when this peer has no section left. */
 
 int gpc_section_leave(gpc *c, int section);
-/* [shared] -EINVAL: it is no open section of gpc_section_enter. */
+/* [shared] -EINVAL: gpc_section_enter has returned no such section, or it has ended. */
 
 uint64_t gpc_grace_start(gpc *c);
-/* [shared] Returns a cookie for a grace period: the time until all sections that are open now have
+/* [shared] Returns a cookie for a grace period, which ends when all sections that are open now have
  * ended. */
 
 int gpc_grace_done(gpc *c, uint64_t cookie);
@@ -40,11 +40,12 @@ int gpc_grace_done(gpc *c, uint64_t cookie);
 
 int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms);
 /* [writer] Returns when that command and all acknowledged ones are visible on all mirrors that are
- * not retired.  Without mirrors it is the same as gpc_ticket_wait.  GPC_TICKET_ALL as there. */
+ * not retired.  Without mirrors it is the same as gpc_ticket_wait.  GPC_TICKET_ALL: all commands of
+ * this handle. */
 
 int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret);
 /* [shared] "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV: no such device, or the
- * cache was made without one of that kind; -ESTALE: no mirror there now. */
+ * cache was made without a mirror on it; -ESTALE: it has no mirror now. */
 
 int gpc_dev_close(gpc_dev *d);
 /* [local] Waits until the device has done all work of this process. */

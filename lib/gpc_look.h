@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_look.h - for tools that look at a cache: geometry, statistics, walks, events, checks.
  *
- * Two calls are for engines: gpc_root_keep keeps names that tools read, and gpc_hits_add counts.  The
- * others change nothing.
+ * Two calls are for engines: gpc_root_keep keeps names that tools read, and gpc_hits_add counts.  All
+ * other calls change nothing.
  * Tests: t/pages/structs.t t/repo/exports.t t/repo/headers.t t/repo/abi.t */
 #ifndef GPC_LOOK_H
 #define GPC_LOOK_H
@@ -24,28 +24,29 @@ struct gpc_info { /* set size */
 	uint32_t block_tokens, max_blocks, max_peers, max_pools;
 	uint32_t pools, peers; /* present now */
 	uint32_t mirrors;      /* live mirrors */
-	int32_t writer_pid;    /* 0 = none */
+	int32_t writer_pid;    /* 0 = no writer */
 	uint32_t writer_generation;
 	int32_t peer; /* seat of this handle; -1 = read-only */
 	uint32_t tick_us;
 	int32_t free_target;
 	uint32_t keep_tokens, keep_digests;
-	uint64_t tick, bytes; /* bytes: of all segments */
+	uint64_t tick, bytes; /* bytes: size of all segments */
 	uint64_t buckets;
 	char hash[16];
 	char devices[64];
 	uint8_t layout[32];
-	int32_t writer_peer; /* seat of the writer; -1 = none */
+	int32_t writer_peer; /* seat of the writer; -1 = no writer */
 	/* read-only handles: the answer that gpc_attach as a peer would give now: 0, or a negative
-	 * errno ... */
+	 * errno */
 	int32_t refused;
-	char why[256]; /* ... and its sentence */
-	/* a number of this handle's seat that no other seat has had, in this cache or any other;
+	char why[256]; /* the sentence of that errno */
+	/* a number of this handle's seat that no seat had before, in this cache or any other;
 	 * companions name it.  0 = read-only */
 	uint64_t life;
-	uint32_t max_aliases;     /* room for aliases; 0 = none are kept */
-	uint64_t created_ns;      /* CLOCK_REALTIME: when the cache was made */
-	uint64_t writer_since_ns; /* CLOCK_MONOTONIC: when its writer took the seat; 0 = none */
+	uint32_t max_aliases; /* room for aliases; 0 = this cache keeps no aliases */
+	uint64_t created_ns;  /* CLOCK_REALTIME: when the cache was made */
+	uint64_t
+		writer_since_ns; /* CLOCK_MONOTONIC: when the writer took the seat; 0 = no writer */
 	/* seats that a process holds, and seats of dead or departed processes that are not reaped
 	 * yet */
 	uint32_t peers_alive, peers_dead;
@@ -61,7 +62,7 @@ struct gpc_stats { /* since attach; of one peer, or summed.  set size */
 	char label[32];
 	uint64_t lookups, hit_vram, hit_ram, miss; /* blocks; times block_tokens = tokens */
 	uint64_t published, duplicate; /* keys that became live; keys that were live already */
-	uint64_t evicted;           /* keys lost because others needed the room, of either tier */
+	uint64_t evicted; /* keys of VRAM and RAM lost because other keys needed the room */
 	uint64_t demoted, promoted; /* moves committed, to RAM and to VRAM */
 	uint64_t dropped;           /* keys lost by drops, clears, bad bytes, and ends of pools */
 	uint64_t stale_refs, ring_full;
@@ -71,37 +72,36 @@ struct gpc_stats { /* since attach; of one peer, or summed.  set size */
 	 * companions keep counts as dying, and not as reserved */
 	uint64_t live, free_blocks, dying;
 	int32_t alive; /* 1 = the process holds its seat, 0 = dead or left, not yet reaped */
-	/* 1 = pid is a number of the caller's PID namespace; 0 = it is of another one, or that is
+	/* 1 = pid is a number of the caller's PID namespace; 0 = of another namespace, or
 	 * unknown */
 	int32_t here;
 	/* 1 = the peer has closed its handle, and no writer has cleared its seat yet */
 	int32_t left;
 	uint64_t fetched, spilled; /* blocks that transfers have brought */
 	uint64_t bad; /* blocks whose bytes had another checksum than when they were spilled */
-	uint64_t transfers, claims; /* under way, open now */
+	uint64_t transfers, claims; /* transfers under way, open claims */
 	int32_t leader;             /* of a companion: the peer of its leader; or -1 */
 	/* summed only: pairs of gpc_alias; each writer that died while it stored a pair may add
 	 * one too many */
 	uint64_t aliases;
 	uint64_t commands;                     /* done by the writer */
-	uint64_t pending;                      /* submitted now, and not acknowledged */
-	uint64_t fetched_bytes, spilled_bytes; /* of the images of those blocks */
-	/* held now: the time in which each look of the writer, ten a second, has found
-	 * references.  No reference is older, except for 0.1 s, or for the time without a writer.
-	 * Summed: the longest of all */
+	uint64_t pending;                      /* commands submitted, and not acknowledged yet */
+	uint64_t fetched_bytes, spilled_bytes; /* bytes of the fetched and spilled blocks */
+	/* for how long this peer has had references without a break, as the writer sees it ten
+	 * times a second.  No present reference is older than that and 0.1 s, or the time without a
+	 * writer.  Summed: the longest of all peers */
 	uint64_t refs_ns;
-	/* from gpc_hits_add: blocks that peers had in their own memory; and, of hit_ram, the
-	 * blocks that a disk, or a store, had brought for the request */
+	/* from gpc_hits_add: blocks that peers had in their own memory; blocks of hit_ram that a
+	 * disk had brought for the request; blocks of hit_ram that a store had brought */
 	uint64_t hit_own, hit_disk, hit_store;
-	/* the start time of process pid, as in /proc/PID/stat, in ticks since boot.  It tells the
-	 * process from a later one with the same pid.  0 when summed, and if time namespaces
+	/* the start time of process pid, as in /proc/PID/stat, in ticks since boot: a later
+	 * process with the same pid has another one.  0 when summed, and if time namespaces
 	 * differ */
 	uint64_t start_time;
 };
 
 int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret);
-/* [shared] peer -1 = all peers, summed by the reader, with those that have left; -ENOENT = empty
- * seat. */
+/* [shared] peer -1 = the sum of all peers, peers that have left included; -ENOENT = empty seat. */
 
 int gpc_hits_add(gpc *c, uint64_t own, uint64_t disk, uint64_t store);
 /* [shared] Add to gpc_stats of this peer: own, blocks of a request that its engine had in its own memory
@@ -112,25 +112,27 @@ int gpc_hits_add(gpc *c, uint64_t own, uint64_t disk, uint64_t store);
 struct gpc_histogram {
 	uint32_t size;
 	uint32_t cells; /* used cells of cell[]: 31 */
-	/* cell[k] counts values of at most first_ns << k that no earlier cell counts; ... */
+	/* cell[0] counts values up to first_ns, cell[k] values above first_ns << (k - 1) and up to
+	 * first_ns << k; the last used cell also counts all larger values */
 	uint64_t first_ns;
-	uint64_t cell[32]; /* ... the last used cell counts all larger values */
-	uint64_t count;    /* sum of the cells */
-	double sum;        /* of the values, in seconds */
-	/* GPC_COPY_...: the blocks and bytes that these transfers, and those that go on, have
-	 * brought */
+	uint64_t cell[32];
+	uint64_t count; /* sum of the cells */
+	double sum;     /* sum of the values, in seconds */
+	/* GPC_COPY_...: the blocks and bytes that transfers have brought, also transfers that still
+	 * go on */
 	uint64_t blocks, bytes;
 };
 /* for gpc_histogram_get.  From milliseconds to days: */
 enum {
-	/* keys that were evicted: the time since they were live in that block */
+	/* at the eviction of a key: the time since it became live in that block */
 	GPC_AGE_EVICTED = 1,
-	GPC_IDLE_EVICTED = 2, /* ... since their last use */
+	/* at the eviction of a key: the time since its last use */
+	GPC_IDLE_EVICTED = 2,
 	/* the time between two uses of a block that was next to go in between */
 	GPC_REUSE_GAP = 3,
 	/* from microseconds to minutes: */
-	GPC_ROUND_TRIP = 4, /* commands that a call has waited for */
-	GPC_TAKEOVER = 5,   /* new writers, from having the seat to serving */
+	GPC_ROUND_TRIP = 4, /* of commands that a call has waited for */
+	GPC_TAKEOVER = 5,   /* of a new writer: from taking the seat to serving */
 	/* transfers that brought blocks: from their answer to their commit */
 	GPC_COPY_VRAM_VRAM = 6,
 	GPC_COPY_VRAM_RAM = 7,
@@ -139,15 +141,15 @@ enum {
 };
 
 int gpc_histogram_get(gpc *c, int what, int peer, struct gpc_histogram *ret);
-/* [shared] The parameter what is GPC_AGE_EVICTED ...  peer -1 = all peers, with those that have
- * left.  For a seat there is only GPC_ROUND_TRIP (else -EINVAL); -ENOENT = empty seat.  Cells
+/* [shared] The parameter what is GPC_AGE_EVICTED ...  peer -1 = all peers, peers that have left
+ * included.  For a seat there is only GPC_ROUND_TRIP (else -EINVAL); -ENOENT = empty seat.  Cells
  * never fall, across writers.  After the death of a writer, or of a peer, a value may be missing
- * in sum, or altogether. */
+ * in sum, or in sum and cells. */
 
 struct gpc_mirror { /* one mirror, for tools.  set size */
 	uint32_t size;
 	uint32_t generation;
-	char device[32]; /* "host", "cuda:0" as its writer named it */
+	char device[32]; /* "host", "cuda:0" as the writer named it */
 	uint8_t uuid[16];
 	uint64_t bytes;
 	uint64_t flushed; /* changes of the table that the mirror shows */
@@ -156,8 +158,8 @@ struct gpc_mirror { /* one mirror, for tools.  set size */
 };
 
 int gpc_mirror_get(gpc *c, int i, struct gpc_mirror *ret);
-/* [shared] Mirror i of info.mirrors (retired ones follow); -ENOENT past the last.  It lacks the last
- * (changes - flushed) changes of the table. */
+/* [shared] Mirror i of info.mirrors; retired mirrors follow; -ENOENT past the last.  The mirror lacks
+ * the last (changes - flushed) changes of the table. */
 
 /* ---- entries ---- */
 
@@ -166,8 +168,9 @@ struct gpc_entry { /* one live block, for walks */
 	gpc_block block;
 	uint32_t depth, tag, refs;
 	uint64_t stamp;
-	uint32_t group, digest_bytes; /* as published; zero when none was given, or none ... */
-	uint8_t digest[32];           /* ... is kept (keep_digests) */
+	/* as published; zero if the publisher gave none, or the cache has no keep_digests */
+	uint32_t group, digest_bytes;
+	uint8_t digest[32];
 };
 
 int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
@@ -177,8 +180,8 @@ int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
 
 int gpc_tokens_get(gpc *c, const gpc_key *key, gpc_block block, uint32_t *tokens, uint32_t n);
 /* [shared] The tokens that a live block was published with, up to n of them; returns their number
- * (block_tokens at most; 0 = its publisher gave none).  -ESTALE: the block does not hold that key
- * now.  -ENOENT: this cache keeps none (keep_tokens). */
+ * (block_tokens at most; 0 = its publisher gave no tokens).  -ESTALE: the block does not hold that
+ * key now.  -ENOENT: this cache keeps no tokens (keep_tokens). */
 
 /* ---- fields of roots ---- */
 
@@ -187,7 +190,7 @@ int gpc_root_keep(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_ro
 /* [writer] gpc_key_root, and the cache keeps the fields for programs that know only the root: gpcd
  * --events names adapter (tag 2) and salt (tag 3) of each block below it.  A call whose root is
  * kept already is local, so it may stand before each publish of a first block.  ret_root (may
- * be NULL) is filled even if the call fails for want of room, writer or time.  Fields outlive
+ * be NULL) is filled even if the call fails for lack of room, writer or time.  Fields outlive
  * their publisher and every writer, and may be forgotten: there is room for one root in 16 of
  * max_blocks, 64 to 4096, in buckets of four, and a full bucket forgets its oldest root.  Every process of
  * the cache can read them, salts included.  Returns 0.  -EINVAL: as gpc_key_root, or more than
@@ -198,9 +201,9 @@ int gpc_root_keep(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_ro
 int gpc_root_get(gpc *c, const gpc_key *root, struct gpc_field *f, uint32_t n, void *data,
 		 uint32_t bytes);
 /* [shared] The fields of a root that gpc_root_keep was given: up to n of them in f, which point to
- * their bytes in data (GPC_ROOT_BYTES is enough for all).  Returns the number of all.  -ENOENT: no
- * fields of that root are kept.  -ENOSPC: data is too short for n; f and data have a part.  Needs
- * no seat, no section, no writer. */
+ * their bytes in data (GPC_ROOT_BYTES is enough for all).  Returns the number of all its fields.
+ * -ENOENT: no fields of that root are kept.  -ENOSPC: data is too short for n; f and data have a
+ * part.  Needs no seat, no section, no writer. */
 
 /* ---- the feed of changes ---- */
 
@@ -208,13 +211,14 @@ struct gpc_event {
 	uint64_t seq;
 	uint32_t what; /* GPC_STORED ... */
 	uint32_t tag;
-	/* was: of GPC_MOVED, the block that held the key before; of GPC_REMOVED, `block` if
-	 * gpc_drop has removed it, else -1; -1 too of a copy below RAM that went with a block of
+	/* was: in GPC_MOVED, the block that held the key before; in GPC_REMOVED, `block` if
+	 * gpc_drop has removed it, else -1, and -1 for a copy below RAM that went with a block of
 	 * VRAM or RAM */
 	gpc_block block, was;
 	gpc_key key, parent;
-	uint32_t group, digest_bytes; /* as in gpc_entry; of GPC_STORED, GPC_REMOVED and ... */
-	uint8_t digest[32];           /* ... GPC_MOVED */
+	/* as in gpc_entry; in GPC_STORED, GPC_REMOVED and GPC_MOVED */
+	uint32_t group, digest_bytes;
+	uint8_t digest[32];
 };
 enum {
 	GPC_STORED = 1,
@@ -227,8 +231,8 @@ enum {
 int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
 /* [shared] Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept)
  * or UINT64_MAX (from now on).  -ESTALE: it is too late for this cursor: walk, and go on from the
- * new *cursor.  GPC_CLEARED comes first and names a pool by slot 0 of it.  Tag 0: all entries of
- * that pool are gone, without a GPC_REMOVED each; descendants in other pools have theirs.  Another
+ * new *cursor.  GPC_CLEARED comes first and names a pool by its slot 0.  Tag 0: all entries of that
+ * pool are gone without a GPC_REMOVED; each descendant in another pool has its GPC_REMOVED.  Another
  * tag: every entry that goes, descendants included, has its GPC_REMOVED. */
 
 /* ---- work under way ---- */
@@ -239,7 +243,7 @@ struct gpc_transfer_info { /* a transfer that is not over, for tools.  set size 
 	gpc_transfer transfer;
 	uint32_t blocks, left;  /* blocks of its command; blocks that are undecided yet */
 	uint32_t ranks, passed; /* ranks that copy, 1 at least; ranks that are done */
-	int32_t from, to;       /* pools; from: of its first block when it began */
+	int32_t from, to;       /* pools; from: the pool of its first block when it began */
 	uint64_t age_ns;
 };
 
@@ -250,15 +254,15 @@ struct gpc_slow {          /* a call that took long */
 	uint64_t ended_ns; /* CLOCK_MONOTONIC */
 	uint64_t took_ns;  /* from its beginning to the answer, or until its caller gave up */
 	int32_t peer, pid;
-	uint32_t blocks;  /* or keys, of its command; 0: it waited for earlier commands */
-	int32_t error;    /* 0: it was answered; -ETIMEDOUT, -ENOTCONN, -EAGAIN */
+	uint32_t blocks;  /* blocks, or keys, of its command; 0: it waited for earlier commands */
+	int32_t error;    /* 0: it was answered; else -ETIMEDOUT, -ENOTCONN or -EAGAIN */
 	char command[16]; /* the command: reserve, publish, ...; "" with blocks 0 */
 };
 
 int gpc_slow_walk(gpc *c, uint64_t *cursor, struct gpc_slow *out, uint32_t n);
 /* [shared] The last 8 calls of each seat that waited for the writer longer than GPC_SET_SLOW_MS, by
- * seat, the oldest first; of processes that have left, too, until their seat has 8 newer ones.
- * *cursor starts at 0.  Returns the number of calls that were written; 0: that was all. */
+ * seat, the oldest first.  Calls of a process that has left stay until its seat has 8 newer calls.
+ * *cursor starts at 0.  Returns the number of calls that were written; 0: no calls are left. */
 
 int gpc_claim_walk(gpc *c, uint64_t *cursor, struct gpc_claim *out, uint32_t n);
 /* [shared] Every open claim, for tools.  *cursor starts at 0.  Returns the number of claims; 0 =
@@ -273,18 +277,17 @@ struct gpc_tier_counter {
 
 struct gpc_tier { /* a tier below RAM, for tools: since its steward opened it.  set size */
 	uint32_t size;
-	uint32_t kind; /* GPC_DISK, GPC_REMOTE */
-	int32_t pool;  /* its pool, and the peer that keeps it; -1: nobody keeps it now */
-	int32_t steward;
-	uint32_t ready;       /* 1: the blocks that it had when it was opened are published */
-	uint32_t state;       /* GPC_TIER_...; a disk that is kept is up */
-	uint64_t block_bytes; /* of an image */
-	/* questions of peers, to all tiers together; keys in them that were brought ... */
-	uint64_t asks;
-	uint64_t hits, misses;           /* ... and keys that were not */
+	uint32_t kind;         /* GPC_DISK, GPC_REMOTE */
+	int32_t pool;          /* its pool; -1: nobody keeps the tier now */
+	int32_t steward;       /* the peer that keeps the tier; -1: nobody */
+	uint32_t ready;        /* 1: the blocks that it had when it was opened are published */
+	uint32_t state;        /* GPC_TIER_...; a disk that is kept is up */
+	uint64_t block_bytes;  /* of an image */
+	uint64_t asks;         /* questions of peers, to all tiers together */
+	uint64_t hits, misses; /* keys in these questions that were brought; that were not */
 	uint64_t brought, brought_bytes; /* blocks that came to RAM */
-	uint64_t written, written_bytes; /* ... and went down */
-	uint64_t absent;                 /* keys that were looked for, and not found there */
+	uint64_t written, written_bytes; /* blocks that were written to the tier */
+	uint64_t absent;                 /* keys that were looked for in the tier, and not found */
 	uint64_t bad;                    /* blocks with a wrong checksum: never served */
 	uint64_t errors, late;           /* reads that failed; reads that came too late */
 	/* blocks cleared, dropped or evicted while they were on their way */
@@ -293,17 +296,17 @@ struct gpc_tier { /* a tier below RAM, for tools: since its steward opened it.  
 	uint64_t refused;       /* blocks that the writer refused: no parent there, no bucket */
 	uint64_t failed;        /* writes that failed */
 	uint64_t unwanted;      /* blocks not written, because of min_uses */
-	uint64_t evicted, aged; /* blocks evicted for want of room; for their age */
+	uint64_t evicted, aged; /* blocks evicted for lack of room; for their age */
 	uint64_t forgotten;     /* blocks freed for ever, after drops and clears */
 	/* blocks in the file when it was opened; published; blocks whose parent was in no tier */
 	uint64_t found, restored, orphans;
 	/* of a remote store: */
-	/* images that it had no room for; images and keys that it was not asked for while it was
-	 * down or off */
+	/* images that the store had no room for; images and keys that it was not asked for while it
+	 * was down or off */
 	uint64_t full, down;
-	/* keys unknown to the index that it was asked for; of these, keys that it has */
+	/* keys that the index did not know and the store was asked for; those that the store has */
 	uint64_t asked, there;
-	/* times that all of the tier was forgotten, after more drops than the cache remembers */
+	/* how often all of the tier was forgotten, after more drops than the cache remembers */
 	uint64_t emptied;
 	uint32_t ncounters, reserved;
 	struct gpc_tier_counter counter[8]; /* of its plugin (gpc_remote(7)) */

@@ -45,8 +45,8 @@ struct gpc_remote_item {
 	const char *key;
 	uint32_t key_bytes; /* without the final 0 */
 	uint32_t npieces;   /* of the image: 1 to 65536; 0 in exists and remove */
-	void *header;       /* put: read only; get: room for it ... */
-	/* ... as the pieces of the image, in their order, none of them empty */
+	void *header;       /* put: read only; get: room for the header */
+	/* the pieces of the image, in their order, none of them empty; get: room for them */
 	const struct iovec *image;
 	uint64_t image_bytes; /* all pieces together */
 	int32_t result;       /* out: 0, or a negative errno of the list below */
@@ -61,11 +61,11 @@ struct gpc_remote_item {
  * 	-ENOSPC       put: the store is full
  * 	-EFBIG        put: the store takes no value of that length
  * 	-EACCES       the store refuses this user, or this command to it
- * 	-EAGAIN       the store answers that it cannot now (it is loading, or moves the key)
+ * 	-EAGAIN       the store answers that it cannot do it now (it is loading, or moves the key)
  * 	-EHOSTDOWN    the store is known to be down, and nothing was tried
  * 	-ETIMEDOUT    the deadline has passed
  * 	-ECANCELED    the call was cancelled
- * 	-EOPNOTSUPP   fence: this store cannot tell
+ * 	-EOPNOTSUPP   fence: this store cannot know that
  * 	-EIO          anything else
  *
  * A get may have filled header and image of a failed item in part.  A put that ended in -EIO,
@@ -75,13 +75,14 @@ struct gpc_remote_call { /* common to all calls; may grow at its end */
 	uint32_t size;
 	uint32_t lane;
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC: the call waits no longer than this */
-	/* becomes readable when the call is to end now; read nothing from it.  -1 = none */
+	/* becomes readable when the call is to end now; read nothing from it.  -1 = no
+	 * descriptor */
 	int cancel_fd;
 	int reserved;
 };
 
 struct gpc_remote_option {        /* --remote NAME:word=value,word=value */
-	const char *word, *value; /* value: "" where none was given */
+	const char *word, *value; /* value: "" if the option has none */
 };
 
 struct gpc_remote_word { /* an option that a plugin takes */
@@ -93,7 +94,7 @@ struct gpc_remote_setup { /* argument of open; may grow at its end */
 	uint32_t size;
 	uint32_t lanes;       /* of exists, get, put, remove and tick */
 	uint64_t value_bytes; /* no value is longer */
-	/* each word is one of the plugin's, at most once */
+	/* each word is in the plugin's list, and comes at most once */
 	const struct gpc_remote_option *options;
 	uint32_t noptions;
 	uint32_t reserved;
@@ -101,8 +102,9 @@ struct gpc_remote_setup { /* argument of open; may grow at its end */
 	 * close has returned. */
 	void (*log)(void *log_arg, int level, const char *text);
 	void *log_arg;
-	/* Processes keep a cache one after the other.  All of them have the same `node`, which no
-	 * other cache has, and each next one has a greater `life`. */
+	/* Processes keep the tiers of a cache one after the other.  All of them get the same
+	 * `node`, which no other cache has, and each process gets a greater `life` than the one
+	 * before it. */
 	uint64_t node, life;
 };
 
@@ -114,13 +116,14 @@ struct gpc_remote_counter {
 struct gpc_remote_plugin { /* may grow at its end: size says which functions there are */
 	uint32_t size;
 	uint32_t abi;                        /* GPC_REMOTE_ABI */
-	const char *name;                    /* that of the file: NAME in gpc_remote_NAME.so */
+	const char *name;                    /* NAME of the file gpc_remote_NAME.so */
 	const char *about;                   /* a phrase for people */
 	const struct gpc_remote_word *words; /* ends with a NULL word; NULL = no options */
 
-	/* Returns 0 and a store in *store, which is not NULL.  The store need not be reached yet: a
-	 * store that is down is 0, and tick goes on.  Or returns a negative errno, with a sentence
-	 * of at most room - 1 bytes in why: which option is wrong, how, and the remedy. */
+	/* Returns 0 and a store in *store, which is not NULL.  The store need not be reached yet:
+	 * for a store that is down open returns 0, and tick goes on.  Or open returns a negative
+	 * errno, with a sentence of at most room - 1 bytes in why: which option is wrong, how, and
+	 * the remedy. */
 	int (*open)(const struct gpc_remote_setup *setup, void **store, char *why, size_t room);
 	/* No call is under way; NULL is never closed.  gpc gives up a close that takes more than
 	 * some seconds. */
@@ -132,8 +135,8 @@ struct gpc_remote_plugin { /* may grow at its end: size says which functions the
 	 *
 	 * Until the call returns, items, headers and images belong to the plugin.  A second after the
 	 * deadline gpc goes on without the call: the store is down until it returns, and nobody else
-	 * gets the images.  After the return the plugin writes to none of them.  A plugin that does
-	 * so all the same spoils the bytes of others, and gpc cannot prevent that within one process.
+	 * gets the images.  After the return the plugin writes to none of them.  A plugin that
+	 * writes later spoils the bytes of other blocks: gpc cannot prevent that within one process.
 	 * Readers that verify checksums (GPC_VERIFY_FIRST) find such bytes. */
 	void (*exists)(void *store, const struct gpc_remote_call *call,
 		       struct gpc_remote_item *items, uint32_t n);
@@ -149,23 +152,23 @@ struct gpc_remote_plugin { /* may grow at its end: size says which functions the
 	 * reached, with a sentence in why.  NULL: gpc itself makes pauses after failed calls, longer
 	 * each time, 30 s at most. */
 	int (*tick)(void *store, const struct gpc_remote_call *call, char *why, size_t room);
-	/* Images will lie at base (there = 1), or will no more (0): for plugins that register memory.
-	 * No call is under way.  Returns 0 or a negative errno; images may lie there even after an
-	 * error.  NULL: not wanted. */
+	/* there = 1: images will lie in the memory at base; 0: no longer.  For plugins that
+	 * register memory.  No call is under way.  Returns 0 or a negative errno; images may lie
+	 * there even after an error.  NULL: the plugin does not need this. */
 	int (*memory)(void *store, void *base, uint64_t bytes, int there);
-	/* Up to n counters of the plugin's own; returns the number of all.  Any thread.  NULL:
-	 * none. */
+	/* Up to n counters of the plugin's own; returns the number of all its counters.  Any
+	 * thread.  NULL: no counters. */
 	uint32_t (*counters)(void *store, struct gpc_remote_counter *ret, uint32_t n);
-	/* Where the store is, without secrets, for people.  Any thread.  NULL: the name is
-	 * enough. */
+	/* Writes where the store is, without secrets, for people.  Any thread.  NULL: gpc shows
+	 * only the name. */
 	void (*where)(void *store, char *ret, size_t room);
 
-	/* A call as exists, of n keys, in the lane of removals and in that of tick.  Result 0: no
-	 * put of this key that has ended, and none of an earlier life of this node, can change the
-	 * store behind a remove that is called from now on.  A value that such a put has stored
-	 * by now is there.  -EOPNOTSUPP: this store cannot tell; gpc then removes dropped keys again
-	 * and again, for an hour.  Other results: not yet, and gpc asks again.  NULL: as if each
-	 * result were -EOPNOTSUPP. */
+	/* A call like exists, of n keys, in the lane of removals and in the lane of tick.  Result
+	 * 0: no put of this key that has ended, and no put of an earlier life of this node, can
+	 * change the store after a remove that is called from now on.  A value that such a put has
+	 * stored by now can be seen.  -EOPNOTSUPP: this store cannot know that; gpc then removes
+	 * dropped keys again and again, for an hour.  Other results: not yet, and gpc asks again.
+	 * NULL: as if each result were -EOPNOTSUPP. */
 	void (*fence)(void *store, const struct gpc_remote_call *call,
 		      struct gpc_remote_item *items, uint32_t n);
 };

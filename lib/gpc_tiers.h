@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_tiers.h - tiers below RAM: bytes on disk, or with a remote store.
  *
- * One process of the cache keeps them (gpcd does with --disk), and each tier is a pool of the index in a
- * space of its own.  The bytes of a block come to RAM before any other process can use them.  gpc_drop
- * and gpc_pool_clear (gpc.h) reach into the tiers, and their pages say how far.
+ * One process of the cache keeps the tiers (gpcd with --disk or --remote).  Each tier is a pool of
+ * the index in a space of its own.  The bytes of a block come to RAM before any other process can
+ * use them.  gpc_drop and gpc_pool_clear (gpc.h) also remove blocks of the tiers; their pages say
+ * which.
  * Tests: t/pages/structs.t t/repo/exports.t t/repo/headers.t t/repo/abi.t */
 #ifndef GPC_TIERS_H
 #define GPC_TIERS_H
@@ -25,8 +26,8 @@ enum {
 	GPC_TIER_UP = 1,
 	/* switched off until its steward starts anew: wrong bytes, or too many drops */
 	GPC_TIER_OFF = 2,
-	/* its steward lives and takes no questions: it is stopped, or all its threads hang.  Calls
-	 * do not wait for it, and lookups in the tier miss, until it goes on */
+	/* the steward lives and takes no questions: it is stopped, or all its threads hang.  Until
+	 * it goes on, calls do not wait for it, and lookups in the tier miss */
 	GPC_TIER_STOPPED = 3
 };
 
@@ -54,9 +55,9 @@ int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags
 int gpc_tiers_sync(gpc *c, int timeout_ms);
 /* [shared] Returns when the steward of the tiers has nothing left to do.  Then the blocks of the
  * file are published, blocks that are next to go from RAM are written as far as the policy wants
- * it, and removed blocks are gone from the disk for ever.  gpc_drop and gpc_pool_clear wait for
- * the last part by themselves.  -ENOTCONN: nobody keeps the tiers, or another process began to
- * during the call. */
+ * it, and removed blocks are gone from the disk for ever.  gpc_drop and gpc_pool_clear
+ * themselves wait for the removals.  -ENOTCONN: nobody keeps the tiers, or another process began to
+ * keep them during the call. */
 
 /* ---- for their steward ---- */
 
@@ -65,41 +66,41 @@ struct gpc_tiers_options { /* zero = default; set size */
 	uint32_t flags;     /* GPC_TIERS_... */
 	const char *dir;    /* of the cache; /dev/shm */
 	int32_t timeout_ms; /* time for the cache, a seat and a writer to appear */
-	/* the RAM pool whose images the tiers have, + 1; 0 = the first one with memory.  Others
-	 * with images of the same size and fingerprint are served as well */
+	/* 1 + the RAM pool whose images the tiers have; 0 = the first RAM pool with memory.  Other
+	 * RAM pools with images of the same size and fingerprint are served, too */
 	int32_t ram;
-	/* path of a file; it is made, 0600, where there is none; NULL = no disk */
+	/* path of a file; a missing file is made, with mode 0600; NULL = no disk */
 	const char *disk;
 	/* about the size of that file; 0 = as it is, and a new file needs disk_blocks */
 	uint64_t disk_bytes;
 	uint32_t disk_blocks;  /* or its size in blocks; 0 = as many as disk_bytes has room for */
-	uint32_t disk_space;   /* space of its pool; 0 = the highest one without pools */
-	uint32_t disk_threads; /* threads that read and write; 8; at most 64 */
+	uint32_t disk_space;   /* space of its pool; 0 = the highest space without pools */
+	uint32_t disk_threads; /* threads that read and write; default 8, at most 64 */
 	/* the number of blocks, next to go from each RAM pool, that have a copy below before they
-	 * go.  Their ancestors in the pool have one, too, if the tier has as many blocks as RAM.
+	 * go.  Their ancestors in the pool have a copy, too, if the tier has as many blocks as RAM.
 	 * With GPC_TIERS_EXCLUSIVE this number of blocks of RAM is kept free, and at least half of
 	 * it at any time.  0 = a sixteenth of the pool, 64 to 4096 */
 	uint32_t ahead;
 	/* a block is written when it is next to go for the Nth time since this steward began;
 	 * 0 and 1 = the first time */
 	uint32_t min_uses;
-	uint32_t max_age_s;  /* blocks that were written longer ago go; 0 = none do */
+	uint32_t max_age_s;  /* blocks that were written longer ago are removed; 0 = no limit */
 	uint64_t write_rate; /* most bytes written in a second; 0 = no limit */
-	uint32_t questions;  /* questions that are answered at a time; 4; at most 16 */
+	uint32_t questions;  /* questions that are answered at a time; default 4, at most 16 */
 	uint32_t reserved;
 	/* a store on other machines: NAME:word=value,... of a plugin; NULL = none */
 	const char *remote;
 	/* version of the cached content, 1 to 32 bytes of [A-Za-z0-9._-]: a cache with another tag
-	 * sees none of it; NULL = "0" */
+	 * finds none of this content; NULL = "0" */
 	const char *remote_tag;
 	/* the number of keys in the store that are known here; 0 = 4 times the RAM pool, at least 65536 */
 	uint32_t remote_blocks;
-	uint32_t remote_space; /* space of their pool; 0 = the highest one without pools */
-	uint32_t remote_uses;  /* as min_uses */
+	uint32_t remote_space; /* space of its pool; 0 = the highest space without pools */
+	uint32_t remote_uses;  /* min_uses for the store */
 	uint32_t remote_ms;    /* time for a call to the store; 0 = 2000 */
-	/* 16 bytes, if the cache was made with them: the file keeps no copy of them, and a file
-	 * that was written under other bytes is refused.  NULL = the file keeps the secret of the
-	 * cache */
+	/* the secret, 16 bytes, with which the cache was made: the file keeps no copy of it, and a
+	 * file that was written under another secret is refused.  NULL = the file keeps the secret
+	 * of the cache */
 	const void *secret;
 	void (*log)(void *arg, int level, const char *text); /* level as in syslog(3) */
 	void *log_arg;
@@ -120,13 +121,13 @@ int gpc_tiers_open(const char *name, const struct gpc_tiers_options *opt, gpc_ti
 /* [writer] Attach to the cache as a peer of its own, and keep its tiers below RAM with threads of
  * this process, until gpc_tiers_close.  Each tier is a pool of the index (GPC_DISK) in a space of
  * its own.  Its blocks can be looked up, counted, walked, dropped and cleared like others.  The pool
- * goes when this process ends, and the file stays: the next call publishes its blocks again, in the
- * background, and gpc_tiers_sync waits for that.  -EBUSY: another process keeps the tiers of this
- * cache, or has the file.  -EPROTO: not such a file, or one of another version, another image size or
- * fingerprint, or with keys under another secret.  -EACCES: the file is another user's, or others may
- * read it.  -EBADMSG: damaged.  -ENOSPC: no room for the file, or for its blocks in the cache
- * (max_blocks), or for another pool (max_pools).  -ENOENT: no such RAM pool.  In each case the file is
- * as it was, and the sentence has the remedy.  -ENOTCONN: no writer. */
+ * is removed when this process ends, and the file stays: the next call publishes its blocks again,
+ * in the background, and gpc_tiers_sync waits for that.  -EBUSY: another process keeps the tiers of
+ * this cache, or has the file.  -EPROTO: the file is no disk file of gpc, or has another version,
+ * image size, fingerprint or secret.  -EACCES: the file is another user's, or other users may read
+ * it.  -EBADMSG: damaged.  -ENOSPC: no room for the file, or for its blocks in the cache
+ * (max_blocks), or for another pool (max_pools).  -ENOENT: no such RAM pool.  In each case the file
+ * is as it was, and the sentence has the remedy.  -ENOTCONN: no writer. */
 
 int gpc_tiers_close(gpc_tiers *t);
 /* [writer] Answers open questions with the blocks that have come so far, ends the threads, and removes
@@ -134,15 +135,15 @@ int gpc_tiers_close(gpc_tiers *t);
 
 struct gpc_tiers_file { /* an existing file.  set size */
 	uint32_t size;
-	uint32_t has_secret; /* 1: it keeps the secret of its cache */
+	uint32_t has_secret; /* 1: the file keeps the secret of its cache */
 	uint64_t blocks, block_bytes, bytes;
-	uint8_t secret[16]; /* 16 bytes that its keys were hashed with: for gpc_config.secret */
+	uint8_t secret[16]; /* with which its keys were hashed: for gpc_config.secret */
 };
 
 int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret);
-/* [local] Read the description that such a file has of itself, for a program that makes its cache
- * anew.  The call needs no steward, and does not lock the file.  -ENOENT: no such file.  -EPROTO,
- * -EBADMSG, -EACCES as above. */
+/* [local] Read the header of such a file, for a program that makes the cache of the file anew.  The
+ * call needs no steward, and does not lock the file.  -ENOENT: no such file.  -EPROTO, -EBADMSG,
+ * -EACCES as above. */
 
 #ifdef __cplusplus
 }
