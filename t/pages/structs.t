@@ -5,6 +5,8 @@
 # Tests: man/ lib/gpc.h lib/gpc_bytes.h lib/gpc_look.h lib/gpc_tiers.h
 
 srcdir=${top_srcdir:-$(dirname "$0")/../..}
+LC_ALL=C
+export LC_ALL
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-structs-$$.XXXXXX") || exit 99
 trap 'rm -rf "$tmp"' 0
 trap 'exit 1' 1 2 15
