@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tier on disk below RAM: --disk-blocks.
  *
- * gpcd keeps it in exclusive mode, and keeps blocks of RAM free beside --ram-blocks, half of them
- * more than the longest request needs.  So a block is in one place, and a request never evicts
- * from RAM.  When its worker has waited for the tier (gpc_tiers_sync), RAM has --ram-blocks at
+ * gpcd keeps it in exclusive mode, and keeps further blocks of RAM free in addition to --ram-blocks.
+ * Half of these are more than the longest request needs.  So a block is in one place, and a request
+ * never evicts from RAM.  When its worker has waited for the tier (gpc_tiers_sync), RAM has --ram-blocks at
  * most.
  *
- * A worker holds the blocks that it has found before it asks for the rest.  The rest is younger
- * than all blocks that could go down meanwhile.
+ * A worker holds the blocks that it has found before it asks for the other blocks.  These are
+ * younger than all blocks that could go down meanwhile.
  *
  * --restart stops the workers between two requests, kills gpcd and starts it again.  That gpcd is
  * the writer, the owner of the tier's pool and the process that has the file.
@@ -27,8 +27,8 @@ enum { SYNC_MS = 60000, AHEAD_MOST = 4096 };
 
 /* ---- a worker ---- */
 
-/* Brings and holds blocks of the request that are below RAM, after its first `hits` ones.  Returns
- * the hits then. */
+/* Brings and holds blocks of the request that are below RAM, after its first `hits` blocks.  Returns
+ * the number of hits after that. */
 int disk_hits(struct worker *w, uint32_t hits, uint32_t n)
 {
 	const gpc_key *keys = w->chain + 1 + hits;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of one turn each, as AIPerf writes them; hash_ids has the blocks that are new in this
- * turn.  A turn's prompt begins with all prompts and answers of its session so far.  The new
+/* Traces with one turn in a row, as AIPerf writes them; hash_ids has the blocks that are new in
+ * this turn.  A turn's prompt begins with all prompts and answers of its session so far.  The new
  * blocks follow.  An answer has the whole blocks of its output_length, and no other answer has
  * these blocks.
  *
  * Such an id names the contents of a block.  The same contents after another prefix are another
  * block of a cache.  So the ids of `struct trace` are numbers of pairs (id, the prefix before it).
  *
- * A turn is sent its delay after the answer to the turn before, and not before its timestamp.  A
- * session begins when fewer than `concurrency` others are under way.  Time is counted in
- * microseconds, by the two speeds that AIPerf's own report has.  So the order of the requests is a
- * function of the trace.
+ * A turn waits for the answer to the turn before and for its own timestamp.  It is sent its delay
+ * after the later of both.  A session begins when fewer than `concurrency` other sessions are under
+ * way.  Time is counted in microseconds, by the two speeds that AIPerf's own report has.  So the order of the
+ * requests is a function of the trace.
  * Tests: t/tools/replay-turns.t t/fuzz/trace.t */
 #include "config.h"
 
@@ -217,7 +217,8 @@ static void replace_first(uint64_t *ends, size_t n, uint64_t us)
 	ends[i] = us;
 }
 
-/* Computes when each turn of a session is sent, from us on; its end is in *ret. */
+/* Computes when each turn of a session is sent if the session begins at the time `us`; *ret is its
+ * end. */
 static int time_session(struct loader *l, uint32_t session, uint64_t us, uint64_t *ret)
 {
 	struct turns *t = l->turns;

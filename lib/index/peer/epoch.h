@@ -31,20 +31,20 @@
 /* Open place i of peer's sections if it is idle: one full barrier.  Only the process that owns
  * the seat calls it; its threads compete for the place. */
 bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i);
-/* The place becomes idle; a device section only if no device will signal it any more. */
+/* The place becomes idle.  A device section may be left only if no device will signal it any more. */
 void epoch_leave(const struct segment *s, uint32_t peer, uint32_t i);
-/* The owner of the place has gone, or leaves it.  The place becomes idle.  A late signal of a
- * device, for the last use of the place, must not reach the ticket of the next owner (rule S1). */
+/* The owner of the place has gone, or leaves it: the place becomes idle.  A device may still signal
+ * the last use of the place.  That signal must not reach the ticket of the next owner (rule S1). */
 void epoch_end(struct shm_section *sec);
 bool epoch_is_open(const struct shm_section *sec);
-/* End a device section whose work is done; the caller excludes others who do the same. */
+/* End a device section whose work is done; the caller excludes other callers. */
 bool epoch_sweep(const struct segment *s, uint32_t peer, uint32_t i);
 
 /* Start a grace period; everything unpublished and flushed before this call is covered. */
 uint64_t epoch_start(const struct segment *s);
 /* Is the grace period over?  Never waits; scans the sections of all seats at most once. */
 bool epoch_done(const struct segment *s, uint64_t cookie);
-/* The same from the sections alone, without `completed`. */
+/* The same, only from the sections, without `completed`. */
 bool epoch_over(const struct segment *s, uint64_t cookie);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* groups.c - the longest prefix that all KV groups of a prompt can go on from: gpc_match_groups.
  *
- * `end` is the longest prefix that may still be right, and it only shrinks.  Every shorter prefix
- * that reaches into a missing block needs it, too.  So the next prefix to try ends where the
- * missing block begins, or before.  A group that needs all blocks is searched from the root on,
+ * `end` is the longest prefix that may still be right, and it only shrinks.  Every prefix that
+ * reaches into a missing block needs that block.  So the next prefix to try ends where the missing
+ * block begins, or before.  A group that needs all blocks is searched from the root on,
  * and any other group backwards from the end.  So each key is looked up once at most, even if
  * `end` shrinks often.
  *
@@ -24,10 +24,10 @@ struct group {
 	const gpc_key *keys;
 	gpc_block *blocks;
 	uint32_t n, tokens, last; /* as in struct gpc_group */
-	/* last 0: the number of found keys, from the root on.  Otherwise all keys from here to the
-	 * end are found ... */
+	/* last 0: the number of found keys, from the root on.  Otherwise all keys from `seen` to the
+	 * end are found, and all keys from `looked` on were looked up, `ahead` of them at a time */
 	uint32_t seen;
-	uint32_t looked, ahead;  /* ... and looked up from here on; `ahead` of them at a time */
+	uint32_t looked, ahead;
 	uint32_t held, held_end; /* references: on the blocks from `held` to `held_end` */
 };
 
@@ -86,9 +86,9 @@ static void find_all(struct search *s, struct group *g)
 	}
 }
 
-/* Look up the keys from `from` to g->seen, at most PROBE_GROUP.  The longer it takes to find one,
- * the more keys in front of them are looked up at a time: states are far apart, and single lookups
- * in turn would wait for memory each time. */
+/* Look up the keys from `from` to g->seen, at most PROBE_GROUP.  Each call looks up twice as
+ * many keys at a time as the call before: states are far apart, and single lookups in turn would
+ * wait for memory each time. */
 static void look_back(struct search *s, struct group *g, uint32_t from)
 {
 	uint32_t n;

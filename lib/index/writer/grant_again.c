@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grant_again.c - blocks that a dead writer had evicted for a command that it did not answer.
  *
- * The command runs again, and uses these blocks first (rule C1), or it would evict as many more.
- * A writer that died before the answer has left one of these for an item, or nothing:
+ * The command runs again, and uses these blocks first (rule C1).  Otherwise it would evict as many
+ * further blocks.  For each item a writer that died before the answer has left one of these states,
+ * or no trace:
  *
  *   reserve, demote, promote        found by          the second run
  *   ------------------------------  ----------------  --------------------------------------------
  *   free block: RESERVED, op        scan_reserved()   takes it, or another that is free
- *   victim: DYING, op               scan_dying():     waits for it, as it has left room; takes a
- *                                     nobody's          transit slot in that room, if one is free
+ *   victim: DYING, op               scan_dying():     waits for it, because its key has left room;
+ *                                     nobody's          takes a free transit slot in that room
  *   victim: RESERVED, op            scan_reserved()   takes it, or another that is free
  *   target: RESERVED, op, source    scan_reserved()   the same: it is FREE, and its source unpinned
  *
  *   evict                           found by          the second run
  *   ------------------------------  ----------------  --------------------------------------------
  *   victim: DYING, op               w->leftover       waits for it, and answers with it
- *   victim: RESERVED, op            w->leftover       answers with it: of GPC_TAKE, or named
- *   victim: FREE, without GPC_TAKE  nobody            evicts another one (victim_is_ours)
+ *   victim: RESERVED, op            w->leftover       answers with it (GPC_TAKE, or a named block)
+ *   victim: FREE, without GPC_TAKE  nobody            evicts another block (victim_is_ours)
  *
  * A reserve, demote or promote need not find the same block, but only room.  There is room for as
  * many blocks as the dead writer had taken: no pool has more keys and reservations than its
  * capacity, and a victim on its way counts as a reservation (promised_in_pool() of
  * grant_place.c).  An evict takes no free block, so it must find its own.
  *
- * The takeover notes the blocks of an evict in w->leftover, before any command runs.  Each leaves
- * the list when its command begins, or its peer ends.  Until then a DYING block is charged as if
- * it were to be reserved; with GPC_TAKE it is.
+ * The takeover notes the blocks of an evict in w->leftover, before any command runs.  Each block
+ * leaves the list when its command begins, or its peer ends.  Until then a DYING block is charged
+ * as a reservation, which it becomes with GPC_TAKE.
  * Tests: t/index/left-over.t t/index/each-store.t t/index/promised.t */
 #include "config.h"
 

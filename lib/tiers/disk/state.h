@@ -13,7 +13,7 @@
 #include "tiers/disk/format.h"
 
 #define DISK_MOST_THREADS 64u /* the most threads that may be asked for */
-#define DISK_ASIDE_MOST   4u  /* the most damaged files beside one: NAME.bad, NAME.bad.1, ... */
+#define DISK_ASIDE_MOST   4u /* at most so many damaged files of a disk: NAME.bad, NAME.bad.1, ... */
 
 struct buffer {
 	struct buffer *next;
@@ -33,11 +33,11 @@ struct disk {
 	int image_fd; /* the same file with O_DIRECT; else fd */
 	bool direct, made, mended, created;
 	bool unmade, begun, buffered; /* unmade: disk_begin makes it */
-	bool cut, damaged;            /* ... in place of the file of fd, which it sets aside ... */
-	char aside[PATH_MAX];         /* ... under that name; "": it has not done so */
-	int old_fd;                   /* the damaged file's, within disk_begin; else -1 */
-	uint64_t due;                 /* the number of slots from disk_begin on */
-	uint64_t *owed;               /* scan.c: headers that disk_begin is to free */
+	bool cut, damaged;    /* what is wrong with the file of fd; disk_begin sets it aside */
+	char aside[PATH_MAX]; /* the name of the file that was set aside; "": no file was */
+	int old_fd;           /* of the damaged file, within disk_begin; else -1 */
+	uint64_t due;         /* the number of slots from disk_begin on */
+	uint64_t *owed;       /* scan.c: headers that disk_begin is to free */
 	uint32_t nowed, owed_room;
 	uint32_t align; /* alignment of memory with O_DIRECT */
 	pid_t pid;      /* the process that the threads and descriptors belong to */
@@ -48,7 +48,7 @@ struct disk {
 	struct disk_super super;
 	uint64_t group_bytes, images_at; /* bytes of a group; place of the images in it */
 	uint64_t clock_base, boot_base;  /* disk_now() is base + CLOCK_BOOTTIME - boot_base */
-	uint64_t serial;                 /* the last number given; atomic */
+	uint64_t serial;                 /* the last serial number that was given; atomic */
 	uint64_t epoch;                  /* as super.epoch; stored under epoch_lock */
 
 	pthread_mutex_t super_lock; /* protects superblocks, syncs, `broken` */
@@ -108,7 +108,7 @@ int super_store(struct disk *d, uint64_t at); /* store one of them, without a sy
 void super_next_epoch(struct disk *d);        /* in d->super */
 int super_commit(struct disk *d);             /* store both, on the disk; it clears `broken` */
 int super_sync(struct disk *d);               /* headers and all: fdatasync */
-/* a header stays that should have gone; it takes super_lock */
+/* call it when a header could not be removed; it takes super_lock */
 void super_break(struct disk *d);
 void super_clock_start(struct disk *d); /* start from the values of the superblock */
 void super_clock_save(struct disk *d);  /* called now and then; it takes super_lock */
@@ -119,7 +119,7 @@ uint64_t super_real_ns(void);
 /* The damaged file gets another name, and fd becomes an empty file.  After an error nothing has
  * changed. */
 int aside_begin(struct disk *d);
-/* After it: the new file is `made`, or everything is as before. */
+/* Call it after aside_begin.  made: keep the new file; else everything is as before. */
 void aside_end(struct disk *d, bool made);
 
 /* ---- make.c ---- */
@@ -129,7 +129,7 @@ void make_geometry(struct disk *d); /* set group_bytes and images_at, from the s
 int make_draft(struct disk *d, const struct disk_options *opt);
 /* Make the file, which is empty or was never finished.  After an error it is empty. */
 int make_file(struct disk *d);
-/* The file gets d->due slots, and with clear another epoch, by one change of its superblocks. */
+/* Give the file d->due slots and, if clear, the next epoch, by one change of its superblocks. */
 int make_due(struct disk *d, bool clear);
 int make_check(const struct disk_options *opt); /* can such a file be made? */
 uint64_t make_secret_check(const uint8_t secret[16]);

@@ -17,16 +17,16 @@
  * there again by then.  It is also listed if it comes without its parent.  So an entry that is not
  * listed has these properties, as far as the feed was read:
  *
- *   - Its parent has been somewhere all the time since the entry came; or since the entry was last
- *     found to have a way to the root without a gap and without a dropped key.
- *   - Whatever happens to that parent, a drop, a removal or its own fate as an entry, is followed
- *     from the parent.
+ *   - Its parent has been somewhere without a break.  This holds from when the entry came, or from
+ *     when the entry was last found to have a way to the root without a gap and a dropped key.
+ *   - A drop or removal of the parent, or a change of the parent as an entry, is followed from the
+ *     parent to this entry.
  *
  * A drop follows children from the dropped keys, and looks at listed entries, and at nothing
  * else.  An entry may be here although its block has gone, so a look at an entry is followed by a
  * look at its record.
  *
- * It takes 16 bytes and a bit for each record of the cache.  Only kin_children() allocates
+ * It takes 16 bytes plus 1 bit for each record of the cache.  Only kin_children() allocates
  * memory.  Any thread may call. */
 #ifndef GPC_STEWARD_KIN_H
 #define GPC_STEWARD_KIN_H
@@ -36,10 +36,10 @@
 #include "tiers/steward/chains.h"
 
 struct kin {
-	pthread_mutex_t lock; /* taken below that lock, and last */
+	pthread_mutex_t lock; /* a thread that has it takes no other lock */
 	uint32_t n;
 	struct chains by;
-	uint32_t *hash;  /* the hash of the parent's key; 0: it is no entry */
+	uint32_t *hash;  /* the hash of the parent's key; 0: the record is no entry */
 	uint32_t *later; /* in the list: the next entry + 1, or KIN_LAST; 0: it is not listed */
 	uint32_t listed; /* the first listed entry + 1 */
 	/* bits: the entry came without its parent, whose key was not removed since */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server of another make: server.h.
+/* A server of another project, to compare with: server.h.
  * Tests: t/tools/bench-peers.t */
 #include "config.h"
 
