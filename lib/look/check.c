@@ -3,9 +3,9 @@
  *
  * It looks at private copies, so it stops nobody, and nothing can stop it.  A copy of a live cache
  * is taken while other processes work, so it shows unfinished changes.  The next copy is made when
- * the writer has gone on (check_pace.c), and shows other ones.  So on a live cache a violation
- * counts if COPIES copies have it: the same line about the same words.  A dead cache does not
- * change, so one copy is enough, made when no process lives any more.
+ * the writer has gone on (check_pace.c), so it shows other unfinished changes.  So on a live cache
+ * a violation counts if COPIES copies show it, by the same line about the same words.  A dead cache
+ * does not change, so one copy is enough, made when no process lives any more.
  * Tests: t/look/check-live.t t/look/check.t t/look/check-waits.t t/index/churn.t
  *   t/fuzz/segment.t */
 #include "config.h"

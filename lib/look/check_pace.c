@@ -11,14 +11,15 @@
  *                                                                  pass
  *   is between two passes             even, and the same before    counts: it has no unfinished change
  *                                     and after the copy           of the writer
- *   is in a pass                      not those after the last     counts: changes that were unfinished
- *                                     copy that counts             in the last copy are complete now
- *   is in a pass                      as after that copy, odd      is not made: it would show the same
- *                                                                  unfinished change again
+ *   is in a pass                      another number than after    counts: changes that were unfinished
+ *                                     the last copy that counts    in the last copy are complete now
+ *   is in a pass                      the same number as after     is not made: it would show the same
+ *                                     that copy, and odd           unfinished change again
  *   is in that pass for PATIENCE_NS,  the same                     is not made, and no other: -EAGAIN.
  *   or is stopped in it                                            Damage cannot be told from an
  *                                                                  unfinished change
- *   repairs: it has just taken over   any                          waits for 2 s at most, then as above
+ *   repairs: it has just taken over   any                          waits for 2 s at most; then the rows
+ *                                                                  above apply
  *
  * A relocation is over when a grace period is, and the writer sees that in a pass, which a resting
  * writer does not make.  So a block with an entry in each of its buckets is not judged before the
@@ -28,12 +29,12 @@
  * Peers are not waited for.  Each store of a peer leaves a sound state (index/peer/hold.h), so a
  * peer that is stopped anywhere breaks nothing.  These states allow more:
  *
- *   a peer is                                  so
+ *   a peer is                                  then
  *   -----------------------------------------  -----------------------------------------------------
- *   in a section, or its answers not taken,    a cell may stand before the bit that shows the column
- *   or a command without answer in its ring
+ *   in a section, or has answers that it has   a cell may be set before the bit that shows the column
+ *   not taken, or a command without answer
  *   a companion that has not joined            its leader may be anybody: it leaves its seat
- *   gone, with its lock or without             nothing of it counts: its seat is cleared when somebody
+ *   gone, whether its lock is held or not      nothing of it counts: its seat is cleared when somebody
  *                                              looks
  * Tests: t/look/check-waits.t t/look/check-writer.t */
 #include "config.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_bytes.c - the host device plays a GPU: its VRAM is shared memory, its copies are jobs of the
- * stream.
+/* host_bytes.c - the host device stands in for a GPU: its VRAM is shared memory, its copies are
+ * jobs of the stream.
  *
  * The memory that it allocates is the images of the pool's own file, which bytes/mapping/map.c
  * maps as it maps RAM.  So this file only deals with the parts that a caller lends: pieces of a

@@ -12,11 +12,12 @@
  * Then copies go on with unregistered memory:
  *
  *   chunk       a copy that touches it     gpc_pool_pin
- *   NEW         registers it, or REFUSED   registers it, or an error
+ *   NEW         registers it; if the       registers it, or returns an error
+ *               driver refuses: REFUSED
  *   NEW, and gpc_pool_pin is at the pool's memory
- *               goes on without            -
+ *               copies unregistered        -
  *   PINNED      -                          -
- *   REFUSED     -                          registers it, or an error
+ *   REFUSED     -                          registers it, or returns an error
  *
  * So a program that has asked for all of the memory begins to copy at once, and no copy waits for
  * the chunks that come before its own.  The thread that registers has pin_lock for one chunk.

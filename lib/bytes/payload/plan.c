@@ -4,9 +4,10 @@
  *   cut      Both images are walked side by side, and cut wherever either of them is.
  *   join     Cuts that follow each other on both sides become one, in whatever order the images
  *            have them.
- *   fold     The cuts of one width are sorted by address.  The first one that is left begins the
- *            longest row of equal steps to one of the next CANDIDATES.  So layers that alternate
- *            (K, V, K, V at equal distances, say) fold each for itself.
+ *   fold     The cuts of one width are sorted by address.  From the first cut that is left, rows of
+ *            equal steps begin with a step to one of the next CANDIDATES, and the longest of these
+ *            rows is taken.  So layers that alternate (for instance K, V, K, V at equal distances)
+ *            are folded separately.
  *
  * Both steps of a fold are at least the width and at most max_pitch.  So a pitched copy can take a
  * shape, and a shape whose addresses descend is copied row by row.

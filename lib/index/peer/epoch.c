@@ -13,9 +13,9 @@
  * FREE at moments of its own.  Only the holder of the seat's lock byte lowers the mark, after it
  * has found all places idle.
  *
- * A place's epoch is the current one or an older one (the reader may be held up between
- * reading it and storing it): older only delays.  Epochs of 0 mean idle, so the first
- * epoch is 1.
+ * A place's epoch is the current one or an older one, since the reader may be held up between
+ * reading it and storing it.  An older epoch only delays the grace period.  Epochs of 0 mean
+ * idle, so the first epoch is 1.
  * Tests: t/index/stopped.t t/index/epoch.t t/torture/grace.t */
 #include "config.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reclaim.c - live blocks that the caller chooses become its reservations; and get another key.
+/* reclaim.c - live blocks that the caller chooses become its reservations, and may get another key.
  *
  * A block on which this handle has one reference is offered.  Its cell is PENDING while the
  * command is under way, so a release of the block goes through release_hold, and any other
- * reference of this process turns the cell into a number.  When the grace period of a block was
- * over that the writer gives, the block was offered to nobody else and held by nobody, and nobody
- * gets a reference after that.  So the answer finds the cell
+ * reference of this process turns the cell into a number.  If the writer gives a block, then nobody
+ * held it at the end of its grace period, it was offered to nobody else, and nobody gets a
+ * reference after that.  So the answer finds the cell
  *
  *   PENDING   it is the program's hold, and becomes a reservation
  *   1         the same: the answer to an older call, which was given up, made it a reference again

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* returned.c - which blocks of its own an engine has back.
+/* returned.c - which of its own blocks an engine has got back.
  *
  * The record is the truth: RESERVED, for the owner.  Each time a block comes back, its word has a
  * new generation, and `told` has, for each block, the generation that the owner knows of.  So each
@@ -13,10 +13,12 @@
  *
  * A program may publish a block before gpc_returned() has reported its return:
  *
- *   of a return      told before          not told, at the publish   at the answer
- *   ---------------  -------------------  -------------------------  ---------------------------
- *   publish goes     nothing to tell      known: its life ends        nothing to tell
- *   it is refused    nothing to tell      known, for as long as it    told: it is the owner's again
+ *   the publish      the return was told  not told: at the publish   ... and at the answer
+ *   ---------------  -------------------  -------------------------  -------------------------------
+ *   succeeds         nothing to tell      the return counts as       nothing to tell
+ *                                         known: that life ends
+ *   is refused       nothing to tell      the return counts as       the return is told: the block is
+ *                                         known while the publish    the owner's again
  *                                         is under way
  *
  * A block that the owner's own gpc_evict has taken carries the operation's number, and the answer
@@ -27,12 +29,14 @@
  * held, so nobody reads it when it is freed.  Without the lock only c->returns_life says
  * whether a pool is one of ours.
  *
- *   c->returns[pool]   c->returns_life[pool]   the pool that has the number
+ *   c->returns[pool]   c->returns_life[pool]   the pool with this number
  *   ------------------ ----------------------- -------------------------------------------------
- *   NULL               0, or of an ended life  another peer's, or none, or has no CALLER blocks
- *   of a life          1 + its generation      ours, and has it still
- *   of a life          the same                its life has ended: freed with the next one of any
- *                                              number that begins, or when we are told that it went
+ *   NULL               0, or of an ended life  belongs to another peer, does not exist, or has no
+ *                                              CALLER blocks
+ *   of a life          1 + its generation      is ours, and still has that life
+ *   of a life          the same                its life has ended: the memory is freed when the
+ *                                              next life of any number begins, or when we are told
+ *                                              that the pool went
  * Tests: t/index/returned-lost.t t/index/returned.t t/index/returned-dies.t
  *   t/index/returned-refused.t t/bytes/pool-lives.t t/bytes/asks-nobody.t */
 #include "config.h"

@@ -3,9 +3,10 @@
  *
  *   file                          mode that it is made with
  *   ----------------------------  ----------------------------------
- *   idx, ctl, lock                the configuration's
- *   m<generation>, p<number>      the index's, as it is then
- *   that of p<number>'s huge_dir  the index's, as it is then
+ *   idx, ctl, lock                that of the configuration
+ *   m<generation>, p<number>      that of the index at that moment
+ *   the file of p<number> in its  that of the index at that moment
+ *     huge_dir
  *
  * So the index comes first, and the others follow, each compared by itself.  A killed call may
  * leave files with the old mode and group, and another process may make some meanwhile.  The next

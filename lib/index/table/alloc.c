@@ -4,10 +4,10 @@
  * Each piece of memory hangs in a list, and the end of the writer frees the list, however far the
  * interrupted functions had come.  One thread at a time has a list, so it needs no lock:
  *
- *   who allocates               list         its rest is freed
+ *   who allocates               list         the rest of the list is freed
  *   --------------------------  -----------  ------------------------------------------------
  *   the thread that serves      w->memory    by writer_close()
- *   a job of a takeover         its own      as w->scan, which it joins when all jobs are done
+ *   a job of a takeover         its own      with w->scan: the lists are joined when all jobs are done
  *   the jobs before             w->scan      at the end of the takeover, or by writer_close()
  * Tests: t/index/serve-memory.t t/index/queue.t t/index/takeover-memory.t */
 #include "config.h"

@@ -5,10 +5,10 @@
  * one prepared change can be in doubt when a writer dies.  The record that it names tells whether
  * it happened, and a successor need look at nothing else.
  *
- *   what was stored last            a successor
- *   the change, prepared            looks at its record: if the change did not happen, it is
- *                                   forgotten
- *   the record's word               tells it
+ *   the last store before a death   a successor
+ *   the change, prepared            looks at its record: if the change did not happen, it forgets the
+ *                                   change
+ *   the record's word               reports the change
  *   events_head                       has nothing to do
  *
  * GPC_CLEARED is about many records.  state.clearing stands for their words: it is stored after

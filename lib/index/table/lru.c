@@ -8,18 +8,18 @@
  * recent.  If its stamp has moved, the item goes back in with the new one.
  *
  * One call stamps a whole prefix with one tick, each block a little lower than the one before.  So
- * its leaf is the first to go; of blocks without a chain it is the last one.  Equal stamps come
- * from several calls in one tick; of these the deeper block goes first.  When the last child of a
- * parent has gone, the parent enters the queue with the newest of its own and its children's
- * stamps (rule R2).
+ * the leaf of the prefix is the first to go; if the blocks have no chain, the last block of the
+ * call is.  Equal stamps come from several calls in one tick; then the deeper block goes first.
+ * When the last child of a parent has gone, the parent enters the queue with the newest of its own
+ * and its children's stamps (rule R2).
  *
  * A leaf that is in use when its turn comes is passed over:
  *
- *   in use by                    its item        because
+ *   the leaf is in use by        its item        because
  *   a peer's reference           used now, the   the peer stamps it no lower when it lets it go.  Until
  *                                last place      then the recorded stamp may be above the true one, and
  *                                                walks need not look at all held leaves each time
- *   ... which dies with its      used now        holders_end() brings it back to its true stamp
+ *   ... which dies with its      used now        holders_end() gives it its true stamp again
  *       peer
  *   ... or which is taken back   used now        a call looked at it for a moment without a use; the
  *       by the same call                         leaf keeps the later place

@@ -8,7 +8,7 @@
  * If we die between two stores, the place holds no value: its check does not agree.  The command
  * has no answer, and the peer still keeps its argument.  So a successor runs it again, finds the
  * place by its key or as the first that holds no value, and fills it.  `turn` moves after that.
- * If it has not moved, the place is forgotten next: that is too early, and no worse.
+ * If it has not moved, the place is forgotten next: that is too early, but does no other harm.
  * Tests: t/index/alias-stores.t t/index/root-stores.t t/index/aliases-race.t t/index/aliases.t
  *   t/index/roots.t */
 #include "config.h"

@@ -3,8 +3,8 @@
  *
  * None of this makes a lookup slower.  The time of a block's last use is its stamp, a tick, which
  * readers raise.  The writer knows the age of a tick from noted moments, each with its tick: 64
- * that are 20 ms apart, 64 that are four times as far apart, and so on.  So an age is right to a
- * sixteenth of it, or to 20 ms.  Victims mostly come in the order of their stamps, so the last
+ * that are 20 ms apart, 64 that are four times as far apart, and so on.  So the error of an age is
+ * at most 1/16 of it, or 20 ms.  Victims mostly come in the order of their stamps, so the last
  * answer often serves for the next one, too.
  *
  * A new writer does not know the time before its start.  An older use or birth counts as if it had

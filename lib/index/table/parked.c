@@ -14,16 +14,16 @@
  *   ... and would wait or be refused  the same                                   all; when it tries
  *                                                                                  again, an eighth
  *                                                                                  of the time
- *   a look at what goes next          as a command that finds too few            the same
+ *   a look at what goes next          the same as a command that finds too few   the same
  *     (GPC_PEEK)
  *   housekeeping, each 20 ms          all lists in turn                          HOUSEKEEP_ROWS, and
  *                                                                                  a few for each
  *                                                                                  that is free
  *
- * A block is in the list of one peer that holds it (its witness).  When that cell is zero, the
- * block is free, or goes to the list of another peer.  Blocks that only transfers read have a list
- * of their own.  It is looked at as a whole, since it is no longer than the number of channels of
- * transfers under way.
+ * A block is in the list of one peer that holds it (its witness).  When the cell of that peer is
+ * zero, the block is free, or goes to the list of another peer.  Blocks that only transfers read
+ * have a list of their own.  Each look takes this list as a whole, since it is no longer than the
+ * number of channels of transfers under way.
  *
  * These are the other things that a command walks over, with the bound that keeps the blocks of
  * others from making the walk long:

@@ -2,9 +2,9 @@
 /* queue.c - the leaves of a pool, oldest first: a calendar queue.
  *
  * A calendar queue (R. Brown, CACM 31, 1988) keeps events by time as a desk calendar does: on
- * pages, each for a span of time, of which only the present one is in order.  Here a page is a
- * bag, and the present one is the front.  Bags do not span equal times: one begins with a tick
- * when the last one has BAG items, and one that has grown large is split in two.
+ * pages, each for a span of time; only the present page is in order.  Here a page is a bag, and
+ * the present page is the front.  Bags do not span equal times: a new bag begins with a tick when
+ * the last one has BAG items, and a bag that has grown large is split in two.
  *
  * The reason is this.  A new item is nearly always the newest, and the item that goes is the
  * oldest.  One heap of all items would move each item through its whole height, and each level is
@@ -17,7 +17,7 @@
  *   to go      the next item of the front is taken; once in BAG items a bag is taken in and
  *              sorted, within the nearest caches: log2(BAG) comparisons an item, fewer if they
  *              come in order
- *   to leave   two stores, for an item that leaves out of turn; it stays behind, stale
+ *   to leave   two stores, for an item that leaves out of turn; it keeps its place, stale
  *   memory     16 bytes an item; at most half as many are stale as are queued, and BAG more
  *
  * These invariants hold.  A bag has stamps from its `from` up to the next bag's `from`.  So equal

@@ -3,9 +3,9 @@
  *
  * A death between two stores leaves one entry without its block, or one block without its entry;
  * entries of DYING blocks; entries twice; spare flags; and reservations that no peer knows.  The
- * log has none of these.  If children have a parent that was on its way to RAM, and the process
- * that copied it dies, they lose it.  That is no damage, but the children are gone, so the log has
- * it.
+ * log has none of these.  If a parent was on its way to RAM, and the process that copied it dies,
+ * the children lose this parent.  That is no damage, but the children are gone, so the log reports
+ * them.
  * Tests: t/index/takeover-says.t */
 #include "config.h"
 

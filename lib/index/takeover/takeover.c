@@ -11,7 +11,7 @@
  *   after it                        remove one of two entries of one block; remove spare
  *                                   flags; make entries for LIVE blocks without one
  *
- * It only writes what a second run would write again, so it may die anywhere itself.
+ * A takeover writes only values that a second run would write again, so it may itself die anywhere.
  * Tests: t/index/standby.t t/index/takeover-memory.t t/index/feed-each-store.t
  *   t/index/takeover-says.t t/bytes/takeover.t t/torture/successor.t */
 #include "config.h"

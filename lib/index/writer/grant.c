@@ -7,7 +7,7 @@
  * marked `selected` and taken off the queue, and nothing else has happened.  If there are too few,
  * they are put back, last one first, and the grant waits or is refused.  Only when there are
  * enough does it reserve and retire, and from then on it cannot fail for want of blocks.
- * GPC_PARTIAL, evict and moves take what there is.
+ * With GPC_PARTIAL, and for evict and moves, the grant takes as many blocks as there are.
  *
  * This is how it waits.  A grant waits in the list w->grants, in the order of the commands, and is
  * tried again in each round of the writer (grant_sweep).  It waits, and evicts nothing, while

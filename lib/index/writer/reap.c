@@ -10,7 +10,7 @@
  *   sections, commands without answer   lost                others wait for them
  *   its pools                           lost                the one step that all wait for
  *   reservations                        lost: quarantine    nothing is published there any more
- *   cells, those of reservations, too   over                copies may be on their way there: no
+ *   cells, also those of reservations   over                copies may be on their way there: no
  *                                                           block is FREE while its row has a
  *                                                           cell, whatever a successor knows of it
  *   its transfers, and the seat         over, last          a late done-word of the old owner must
@@ -20,10 +20,10 @@
  * over.  Its sections, commands, pools and transfers end, but its cells stay, and no block is FREE
  * while its row has a cell.
  *
- * While the writer holds the byte nobody can attach there, so it may set the column of cells to
- * zero.  It never does so without the byte, except in one case.  A child that was forked without
- * our fork handler keeps the lock of its dead parent.  Then the process itself is looked at, in
- * the same PID namespace, a few times a second.
+ * While the writer holds the byte of a seat, nobody can attach there, so it may set the column of
+ * cells to zero.  It never does so without the byte, except in one case: a child that was forked
+ * without our fork handler keeps the lock of its dead parent.  So the writer also checks the
+ * process itself, in the same PID namespace, a few times a second.
  *
  * Every step may be run again: a writer that dies here leaves the seat TAKEN, and the next
  * one starts over.  FREE is stored last.

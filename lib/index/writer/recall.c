@@ -2,19 +2,19 @@
 /* recall.c - reservations that the writer takes back: the stock of a peer, and blocks that a peer
  * has given back while its ring was full.
  *
- * A stock has the blocks that a peer's library has in hand, and that its program does not have.
- * It saves round trips.  It must not keep blocks from a program that needs them, or a pool from
- * going.  The peer may be asleep for ever, so the writer takes blocks back without asking:
+ * A stock has blocks that a peer's library has in hand; its program has none of them.  It saves
+ * round trips.  But another program may need these blocks, or their pool may have to go.  The peer
+ * may be asleep for ever, so the writer takes blocks back without asking:
  *
  *   peer                             writer
  *     cell: STOCK -> RESERVED          record: REC_RECALL
  *     the program has the block        cell: STOCK -> 0
  *                                      record: FREE
  *
- * Both compare and swap, so one of the two gets the block.  The peer's list of its stock still
- * names the block, and its swap fails.  A successor that finds REC_RECALL looks at the cell.  If
- * it is 0, the swap was done, and the record becomes FREE; if not, it was not done (rule C8;
- * t/model/stock.pml).
+ * Both compare and swap, so one of the two gets the block.  If it is the writer, the peer's list of
+ * its stock still names the block, and the peer's swap fails.  A successor that finds REC_RECALL
+ * looks at the cell.  If the cell is 0, the swap was done, and the record becomes FREE; if not, the
+ * swap was not done (rule C8; t/model/stock.pml).
  * Tests: t/index/recall.t t/index/stock.t t/index/stock-evict-dies.t t/torture/threads.t */
 #include "config.h"
 
@@ -30,11 +30,11 @@ static uint16_t *cell_of(struct writer *w, uint32_t record)
 
 void recall_put(struct writer *w, uint32_t record)
 {
-	/* (w) RESERVED before the cell says STOCK; pairs with the swap of hold_take in index/peer/hold.h.
-	 * Before it a successor finds a reservation that was not answered: it frees the block, and
-	 * runs the command again.  A thread of the peer that takes the block for a live one may
-	 * have raised the cell, and is about to lower it.  It only lowers numbers of references,
-	 * so in either order the value that is stored here stays. */
+	/* (w) RESERVED before the cell says STOCK; pairs with the swap of hold_take in
+	 * index/peer/hold.h.  Before it a successor finds a reservation that was not answered: it
+	 * frees the block, and runs the command again.  A thread of the peer that takes the block
+	 * for a live one may have raised the cell, and is about to lower it.  It only lowers
+	 * numbers of references, so in either order the value that is stored here stays. */
 	store_release(cell_of(w, record), CELL_STOCK);
 	holders_show(w, w_record(w, record)->owner);
 	w->peer[w_record(w, record)->owner].stocked = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer.c - the writer decides transfers when the devices have copied.
  *
- * The age of a transfer says how often it is looked at (rule B18).  Its peer rings when it sees
- * its done word, and the writer looks then, too; so does a rank:
+ * The age of a transfer decides how often the writer looks at it (rule B18).  The writer also looks
+ * when the transfer's peer, or a rank, has seen the done word and rings:
  *
  *   age           looked at
  *   below 10 ms   in each pass, and every 50 us

@@ -2,12 +2,14 @@
 /* aside.c - a damaged file of ours makes room for a new one, and is kept under another name.
  *
  *   the file at the name                           with DISK_ASIDE    without
- *   sound                                          used               used
- *   ours by its magic, no superblock is sound      aside              -EBADMSG
- *   ours, of this layout and secret, cut off       aside              -EBADMSG
- *   another version, byte order, layout, secret    refused            refused
- *   no superblock has the magic, or none is read   refused            refused
- *   of another user, locked, no regular file       refused            refused
+ *   is sound                                       is used            is used
+ *   is ours by its magic; no superblock is sound   is set aside       -EBADMSG
+ *   is ours, of this layout and secret; cut off    is set aside       -EBADMSG
+ *   has another version, byte order, layout, or    is refused         is refused
+ *     secret
+ *   has no superblock with the magic, or none      is refused         is refused
+ *     that can be read
+ *   is another user's, locked, or no regular file  is refused         is refused
  *
  * Nothing is changed before disk_begin.  There the damaged file, whose lock is kept, gets the
  * first free name of a few, and an empty file gets the old name.  If the empty file cannot become

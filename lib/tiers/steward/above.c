@@ -10,8 +10,8 @@
  * The walk ends at the first ancestor that is about to get a copy, or has one.  Copies are
  * chained: the ancestors of that copy were published before it, and neither want of room nor age
  * makes them go before it.  A file may have had blocks without their parents when it was opened,
- * and a store may lose any block.  There the walk goes on to the root, once for a batch, since the
- * found ancestors are in the batch.
+ * and a store may lose any block.  In these two cases the walk goes on to the root, once for a
+ * batch, since the found ancestors are in the batch.
  *
  * A tier smaller than RAM could not hold all ancestors, and would be written over and over.  To
  * such a tier blocks go down without their ancestors.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* disk.c - the file of lib/disk as a tier.
+/* disk.c - the file of lib/tiers/disk as a tier.
  * Tests: t/tiers/rest.t t/tiers/down-and-up.t */
 #include "config.h"
 

@@ -5,8 +5,8 @@
  *   struct disk_note, and the tokens after it (tiers/disk/format.h)
  *
  * On the way down the note is copied from the block of RAM, which is held.  At the next start,
- * with the publish of the block, it goes into the note of its record in the tier's pool; from
- * there it goes to RAM with each copy.  Nobody reads it in the file at other times.
+ * when the block is published, the note is copied into the note of the block's record in the tier's
+ * pool, and from there to RAM with each copy.  Nobody reads the note in the file at other times.
  *
  * A note is no part of the block: if it is damaged, or did not fit, the block comes without it.
  * Tests: t/tiers/notes.t */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remote.c - a store on other machines (lib/remote) as a tier.
+/* remote.c - a store on other machines (lib/tiers/remote) as a tier.
  *
  * The blocks of its pool are hints: this node has stored that key, or has learned that the store
  * has it.  So an eviction of a hint takes nothing from the store.  A clear of the pool makes this

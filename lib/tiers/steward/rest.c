@@ -7,9 +7,9 @@
  *                removed since the last acknowledgement.
  *   a probe      The thread of the feed tries a clear and a sync: 1 s after the failure, then after
  *                twice as long each time, at most 60 s; and once more when the tiers are closed.
- *   it is up     A probe has succeeded: all older blocks are of an older epoch of the file, and that
- *                is on the disk.  So everything that is acknowledged or written from then on comes
- *                after all removals that were owed.
+ *   it is up     A probe has succeeded: all older blocks belong to an older epoch of the file, and the
+ *                new epoch is on the disk.  So everything that is acknowledged or written from then
+ *                on comes after all removals that were owed.
  *
  * If this process dies while the tier rests, nothing was acknowledged, and the next steward goes
  * on from `board.durable`.

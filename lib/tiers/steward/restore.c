@@ -5,9 +5,9 @@
  * Parents come first.  A block whose parent is nowhere, neither here nor in VRAM or RAM, is
  * published as well.  The common beginning of many prompts is often only in VRAM, and when it has
  * been computed anew, the blocks after it are of use again.  If nobody does that, the block gets
- * old and goes.  The writer publishes only if no clear has come that we have not heard of, and a
- * key that is live already wins.  When all blocks are published, each is used once in the order of
- * their ages, so that the oldest goes first.
+ * old and goes.  The writer publishes only if there was no clear that we do not know yet; if the
+ * key is live already, the live block stays.  When all blocks are published, each is used once in
+ * the order of their ages, so that the oldest goes first.
  *
  * Notes are read from the file as their blocks are published, and are in place before the writer
  * sees the command.

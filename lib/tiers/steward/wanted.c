@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wanted.c - keys that a peer wants below, before RAM needs their room.
+/* wanted.c - keys whose blocks a peer wants in a tier below RAM, before RAM needs their room.
  *
  * A question with ASK_BELOW names keys of blocks in RAM.  It is answered when each key is in the
  * list of each tier that lacks it, or the list is full.  down.c takes the keys from there, before
@@ -8,7 +8,7 @@
  *
  *   the block when its turn comes        then
  *   in RAM, without a copy               it is written, held or not, with its ancestors (above.c)
- *   in RAM, with one; or not in RAM      nothing happens
+ *   in RAM, with a copy; or not in RAM   nothing happens
  *   the tier rests, or is down           the key stays in the list, which is bounded
  *   the steward dies                     the list is lost: the peer looks whether there is a copy, and
  *                                        asks again
