@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An engine that hands out its own blocks and needs one.  gpc_evict gives it one, once by a
- * command and once out of a stock.
+/* An engine that hands out its own blocks and needs one.  gpc_evict gives it a block, in one row by
+ * a command and in another row out of a stock.
  *
  * Only the wall time of the evictions counts.  The engine publishes each block again, 64 at a
  * time, and waits for that.  So a stock is refilled beside the writer's other work, and not after

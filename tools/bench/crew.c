@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes beside this one, and the way out.
+/* Other processes of this program, and the removal of caches at its end.
  *
  * Caches are removed however the program ends, SIGKILL included: a special child waits for the end
  * of a pipe that only this process holds, and removes the named caches.  Other children die with

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Evictions, and the grace period apart.
  *
- * This process is the writer itself: its calls do the work that they wait for, so what they take
- * is the whole cost.  Nobody has a section open meanwhile, so the grace period that a call waits
- * for is one look at the sections; how long one lasts among readers is measured by itself.
- * Between two calls other keys are looked up, quietly, so that a call finds the nearest caches
- * taken by something else, as it does in a worker.
+ * This process is the writer itself: its calls do the work that they wait for, so their time is the
+ * whole cost.  Nobody has a section open meanwhile, so the grace period that a call waits for is
+ * one look at the sections; the length of a grace period beside readers is measured separately.
+ * Between two calls other keys are looked up, quietly, so that other data fill the processor's
+ * nearest caches, as in a worker.
  * Tests: t/tools/bench.t */
 #include "config.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lines that a pair of insert and evict touches, in memory as large as their own: the time
- * that a writer would take that only fetched them.
+/* Accesses to as many lines as a pair of insert and evict touches, in memory of the same size: the
+ * time of a writer that did nothing but fetch these lines.
  *
- *   lines  written  of                   bytes of memory for each block
+ *   lines  written  they belong to       bytes of memory for each block
  *       4        3  records              64, in the order of age
- *       1        0  rows of cells        64, the same
- *       3        3  the tree             32, the same
- *       8        3  private arrays       eight of 8, the same
- *       4        2  the table            32, anywhere
- *       2        2  the feed             in order
- *       2        2  a ring               in order
+ *       1        0  rows of cells        64, in the order of age
+ *       3        3  the tree             32, in the order of age
+ *       8        3  private arrays       eight of 8, in the order of age
+ *       4        2  the table            32, at random places
+ *       2        2  the feed             one after the other
+ *       2        2  a ring               one after the other
  *
  * Blocks that came one after the other go one after the other, so the lines of a block are next to
  * those of the block before.  If there are several lines of one kind, each belongs to a block that

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost of a writer when nobody asks anything of it, and the memory that a cache costs.
+/* The cost of a writer without any work, and the memory that a cache costs.
  * Tests: t/tools/bench.t */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batched lookups of random keys: how near to the machine's own limit, at any share of hits.
+/* Batched lookups of random keys, compared with the machine's own limit, at several shares of hits.
  * Tests: t/tools/bench.t */
 #include "config.h"
 

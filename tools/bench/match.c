@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The work of a scheduler on a prompt: hash it, find its longest prefix, take references, and give
- * them back.  The cache is full of prompts, all of them warm, and each time it is another one.
+ * them back.  The cache is full of prompts, all of them warm, and each round takes another prompt.
  * Tests: t/tools/bench.t */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands: the number that the writer takes from two workers at once, and the time of one round
- * trip.  A command is one place of a ring: a block asked for, or a block published.
+/* Commands: how many the writer takes from two workers at once, and the time of one round trip.  A
+ * command is one place of a ring: it asks for a block, or it publishes a block.
  * Tests: t/tools/bench.t */
 #include "config.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contenders in turns.  Other work of the machine comes and goes within seconds.  Two figures can
- * be compared only if they were taken side by side, so a ratio is that of each round, and then its
- * median.
+ * be compared only if they were taken side by side, so each round has a ratio of its own, and the
+ * result is the median of these ratios.
  * Tests: t/tools/bench-ends.t */
 #include "config.h"
 

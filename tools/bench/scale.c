@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers: how many at once, each on a core of its own, and beside a writer that is at work.
+/* Readers: several at once, each on a core of its own, and one beside a writer that is at work.
  *
- * A rate is that of a reader by its own CPU time.  The rates of as many processes that read lines
- * of a shared file, and of as many that only add, are measured beside it.  Neither memory nor the
- * cores need be linear: cores may share clocks, or be half a core.
+ * A reader's rate refers to its own CPU time.  The rates of as many processes that read lines of a
+ * shared file, and of as many that only add numbers, are measured beside it: memory and cores need
+ * not scale linearly, since cores may share clocks, or be halves of a core.
  * Tests: t/tools/bench.t */
 #include "config.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of metrics, and a look at a cache.
  *
- * Names follow Prometheus: base units, _total for what only grows.  Queries and hits of the prefix
- * cache are tokens under the names that vLLM gave them.
+ * Names follow Prometheus: base units, and _total for counters.  Queries and hits of the prefix
+ * cache count tokens, and have the names of vLLM's metrics.
  * Tests: t/daemon/metrics.t t/daemon/bounds.t */
 #include "config.h"
 

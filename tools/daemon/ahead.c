@@ -2,7 +2,7 @@
 /* The work of a keeper between two looks at its pool: it spills ahead, one transfer after the
  * other.
  *
- * The pause grows where nothing is due or no transfer succeeds.  A block whose parent is not in
+ * The pause grows while nothing is due or no transfer succeeds.  A block whose parent is not in
  * the target tier is refused each time, so copying it again at once would only heat the machine.
  * Tests: t/daemon/ahead.t */
 #include "config.h"

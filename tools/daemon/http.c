@@ -11,9 +11,10 @@
  *   a connection that ...                       is closed
  *   ------------------------------------------  ---------------------------------------------------
  *   sends nothing                               after IDLE_S, by libmicrohttpd
- *   sends or reads byte by byte                 after REQUEST_S without a whole answer, since it
- *                                               came or since its last one
- *   is the oldest of the address that has most  when one more than CONNECTIONS comes
+ *   sends or reads byte by byte                 REQUEST_S after it came, or after its last whole
+ *                                               answer
+ *   is the oldest one of the address with most  when one more than CONNECTIONS comes
+ *     connections
  *
  * libmicrohttpd accepts no more at MOST connections, which include those that are being closed.
  * Tests: t/daemon/slow-scrapes.t t/daemon/metrics-http.t t/daemon/health.t t/daemon/bounds.t */

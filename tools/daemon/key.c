@@ -4,42 +4,46 @@
  * It is made beside its name and gets the name when all of it is on the disk.  So a process that
  * finds the name finds a whole key.  A name that is there stays:
  *
- *   gpcd dies, or the machine, ...      left behind
+ *   gpcd dies, or the machine, ...      what is left
  *   ----------------------------------  ----------------------------------------------------------
  *   before the file has its name        FILE.XXXXXX, which nobody reads; the next one makes a key
  *   before that name is on the disk     the key, or after a failure of power nothing; no block was
  *                                       written with it so far
  *   before FILE.XXXXXX is removed       the key, and a second name of it
  *
- *   two make it at a time               link() refuses the second, which reads the first one's
+ *   two processes make it at a time     link() refuses the second process, which reads the key of the
+ *                                       first
  *
- * A key file is made for a new secret, or for the secret that a disk has, and never where it would
- * be refused.  A disk that was made without --key-file has its secret.  Any other disk has only a
- * check of it.
+ * A key file is made for a new secret, or for the secret that a disk has, and never if it would be
+ * refused.  A disk that was made without --key-file has the secret itself.  Any other disk has only
+ * a check of the secret.
  *
  *   the key file           --disk              the cache           then
  *   ---------------------  ------------------  ------------------  --------------------------------------
- *   absent                 none, or a new one  none, and is made   made, with a new secret, before the cache
- *   absent                 none, or a new one  none, and joined    left to its maker; looked at again then
- *   absent                 none, or a new one  there               refused, and not made
- *   absent                 has a secret        none, or of that    made with that secret, when the disk is open
- *   absent                 has a secret        of another          refused, and not made
- *   absent                 has a check         whichever           refused, and not made
- *   with a secret          none, a new one,    none, or of that    taken
- *                          or of that secret
- *   with a secret          of another          whichever           refused: the disk, or gpc_create, says so
- *   with a secret          whichever           of another          refused
- *   another user's, open   whichever           whichever           refused
- *   to others, no key
+ *   is absent              none, or a new one  none; we make it    is made with a new secret, before the cache
+ *   is absent              none, or a new one  none; we join it    is left to the maker of the cache, and looked
+ *                                                                  at again when there is a cache
+ *   is absent              none, or a new one  is there            is not made: refused
+ *   is absent              has a secret        none, or the same   is made with that secret, when the disk is open
+ *                                              secret
+ *   is absent              has a secret        another secret      is not made: refused
+ *   is absent              has a check         any                 is not made: refused
+ *   has a secret           none, a new one,    none, or the same   is used
+ *                          or the same secret  secret
+ *   has a secret           another secret      any                 is refused: by the disk, or by gpc_create
+ *   has a secret           any                 another secret      is refused
+ *   is another user's,     any                 any                 is refused
+ *   open to others, or
+ *   no key
  *
  * A user who may attach to the cache may read its key file, since the cache tells the secret to
  * processes of its group as well.
  *
- *   --group, --mode                 a key file that is made   one that is there, and this user's
+ *   --group, --mode                 a key file that is made   an existing key file of this user
  *   ------------------------------  ------------------------  ----------------------------------------
- *   neither                         0600                      stays as it is
- *   a group may attach (0060)       0640, of that group       gets that, with the files of the cache
- *   none may                        0600                      is closed, likewise
+ *   neither is given                gets 0600                 stays as it is
+ *   a group may attach (0060)       gets 0640, and the group  gets the same, with the files of the cache
+ *   no group may attach             gets 0600                 gets the same, with the files of the cache
  *
  * A process that finds no file looks again before it refuses, since another process makes the key
  * file first, and then cache and disk. python/gpc/engines/secret.py and tiers.py do the same for

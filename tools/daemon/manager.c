@@ -12,7 +12,7 @@
  *   ends                                       STOPPING=1                     once
  *
  * Only the thread that serves says WATCHDOG=1, between two turns of its loop.  So a process whose
- * writer hangs is silent, however well its other threads are.
+ * writer hangs is silent, even if its other threads work.
  * Tests: t/daemon/manager.t */
 #include "config.h"
 

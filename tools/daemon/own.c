@@ -6,7 +6,7 @@
  * pool_memory_bytes.  The rest is private: daemon_memory_bytes{kind="private"}.  The number of
  * descriptors is daemon_descriptors, and its limit is daemon_descriptors_limit.
  *
- *   part                has at most                                   is told besides by gpc_
+ *   part                has at most                                   further metrics: gpc_
  *   ------------------  --------------------------------------------  ---------------------------
  *   writer's tables     60 bytes for each block of --max-blocks
  *   connections of      64 that are answered, 64 on their way out: a  scrape_connections,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A wait for another process's work: its cache, a seat there, an answer.
  *
- * The log says at once which thing is missing, and SIGUSR1 has that said again.  A service manager
- * hears it once a second, as STATUS and as the wish for more time.  READY=1 is not sent meanwhile,
+ * The log says at once which thing is missing, and says it again at SIGUSR1.  A service manager is
+ * told once a second, by STATUS and by a request for more time.  READY=1 is not sent meanwhile,
  * since units ordered after this one would expect a cache that is not there.  So such a unit is
  * "activating" for as long as the wait takes, and no limit of its start ends it.
  * Tests: t/daemon/joins.t */

@@ -3,13 +3,13 @@
  *
  *   an option that has changed          then
  *   ----------------------------------  ----------------------------------------------------------
- *   --quiet, --log-level                counts from now on
- *   of the tiers, but --key-file        they are closed, and opened with the new options; where
- *                                       those are refused, with the old ones
- *   one of the cache, --key-file too    a line names it, with both values: gpcd keeps the old one
+ *   --quiet, --log-level                it has the new value from now on
+ *   of the tiers, except --key-file     the tiers are closed, and opened with the new options; if
+ *                                       these are refused, with the old ones
+ *   of the cache, and --key-file        a line names it, with both values: gpcd keeps the old one
  *                                       until the cache is removed, and so must the file
- *   any other                           a line names it, with both values: a restart takes it
- *   a mistake, or no file               a line says so, and nothing is changed
+ *   any other option                    a line names it, with both values: a restart uses the new one
+ *   none: a mistake, or no file         a line says so, and nothing is changed
  *
  * An option that is not taken over is compared with its old value the next time as well, so it is
  * named until the restart.  Texts of options are never freed, since other threads use them.

@@ -5,11 +5,11 @@
  * command looks K times.  For each block it counts in `looks` the looks that found a use since the
  * look before; there were at least as many uses.  If uses come independently, r a second, a look d
  * seconds after the last one finds one with probability p = 1 - exp(-r d).  The share of looks
- * gives r, and Wilson's interval of that share gives the interval of r.  Where every look finds a
- * use, there is no upper end.
+ * gives r, and Wilson's interval of that share gives the interval of r.  If every look finds a use,
+ * there is no upper end.
  *
- * A prefix ends where no child has nine tenths of its looks.  The blocks before the end are used
- * together.  The blocks after it go different ways, or are not used.
+ * A prefix ends at a block if no child has nine tenths of its looks.  The blocks before the end are
+ * used together.  The blocks after it go different ways, or are not used.
  * Tests: t/tools/hot.t */
 #include "config.h"
 

@@ -7,11 +7,11 @@
  *
  *   it stops ...                    the block is               it is given back by
  *   ------------------------------  -------------------------  ------------------------------------
- *   before the publish was sent     reserved                   gpc_release(), or the writer as it
+ *   before the publish was sent     reserved                   gpc_release(), or the writer when it
  *                                                              clears our seat
  *   after that, in any state        reserved, live, or dying   a drop, which is sent without a wait
  *                                                              and carried out after the publish;
- *                                                              then the same
+ *                                                              then as in the row above
  * Tests: t/tools/ping.t */
 #include "config.h"
 

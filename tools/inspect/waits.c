@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers that are not over, and claims that are open, with their ages and their owners.  Where
- * the counters say that there are none, the command does not look for them.
+/* Transfers that are not over, and claims that are open, with their ages and their owners.  If the
+ * counters say that there are none, the command does not look for them.
  * Tests: t/tools/inspect-peers.t */
 #include "config.h"
 

@@ -6,13 +6,13 @@
  *   STICKY_SESSION     the worker with the fewest sessions under    the same worker
  *                      way, then with the fewest so far, then the
  *                      lowest number
- *   STICKY_HASH        the highest hash of name and worker          the same, over the workers
- *                                                                   that are there then
+ *   STICKY_HASH        the worker with the highest hash of name     the same, of the workers that
+ *                      and worker                                   exist at that time
  *
  * A session is under way from its first request to its last.  A change takes place before the
  * request in the middle:
  *
- *   CHANGE_DIES        cache 0 is another one from there on: number N
+ *   CHANGE_DIES        from there on another cache, number N, takes the place of cache 0
  *   CHANGE_ADDED       worker N may be chosen, too
  *   CHANGE_REMOVED     worker 0 is not chosen any more; its sessions choose again
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker with a pool of VRAM of its own, in a space of its own, as an engine on a GPU of its own
- * has it.  The blocks that it computes are copied to the RAM that all workers share, ahead of
- * need.  gpc_fetch brings from there the blocks that any worker has computed.
+/* A worker with a pool of VRAM of its own, in a space of its own, like an engine on a GPU of its
+ * own.  The blocks that it computes are copied, ahead of need, to the RAM that all workers share.
+ * gpc_fetch brings from there the blocks that any worker has computed.
  *
  * Fetches are on the stream that verifies.  So on a GPU the bytes are verified in the order of
  * that stream, before the worker has waited for the copies.  The host device has no such stream,

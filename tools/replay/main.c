@@ -2,10 +2,11 @@
 /* gpc-replay - replays a recorded trace of real requests against a prefix cache, with as many
  * worker processes as asked for.
  *
- * The parent never touches the cache while the workers run.  Whatever ends it, the things that it
- * made go.  Workers and gpcd are told when their parent dies.  gpcd removes the cache that it
- * made, with the memory of its pools.  Where pools have no memory, the payload has no name.  Only
- * the payload of another user's cache has a name, and the last replay removes it.
+ * The parent never touches the cache while the workers run.  Whatever ends the parent, all that it
+ * has made is removed: workers and gpcd get a signal when their parent dies, and gpcd removes the
+ * cache that it made, with the memory of its pools.  If pools have no memory, the payload is in a
+ * file without a name.  Only the payload of a cache of --name has a name, and the last replay
+ * removes it.
  * Tests: t/tools/replay-ends.t t/tools/replay-result.t */
 #include "config.h"
 

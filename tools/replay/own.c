@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache of our own.  A gpcd makes and serves it.  Where the payload is in pools with memory,
- * another gpcd keeps the VRAM.  Each says by NOTIFY_SOCKET that it is ready.
+/* A cache of our own.  A gpcd makes and serves it.  If the payload is in pools with memory, another
+ * gpcd keeps the VRAM.  Each gpcd reports by NOTIFY_SOCKET that it is ready.
  * Tests: t/tools/replay-ends.t t/tools/replay-pools-end.t */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes behind the blocks, in a file of the replay's own.  A slot holds the key (16 bytes),
+/* The payload of the blocks, in a file of the replay's own.  A slot holds the key (16 bytes),
  * the block id (4) and a filling made from the key.  So a check finds a block that moved, was
  * overwritten or was copied only in part.
  * Tests: t/tools/replay-workers.t */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes behind the blocks, in pools with memory: VRAM of a device, RAM in shared memory.
+/* The payload of the blocks, in pools with memory: VRAM of a device, RAM in shared memory.
  *
  * Blocks in VRAM are written and verified in place, on the device, and those in RAM by the CPU.
  * gpc_copy copies between them on a stream of this worker.  A copied block is verified on its VRAM

@@ -5,7 +5,7 @@
  *   ONE               1              c                       all
  *   EACH              N              c / N                   in turn
  *   STICKY            N              c / N                   of its sessions
- *   DIES              N              c / N                   the same; one cache is empty in the middle
+ *   DIES              N              c / N                   the same; one cache becomes empty midway
  *   ADDED, REMOVED    N + 1, N - 1   c / N                   the same, dealt anew from the middle on
  *
  * One cache for all workers belongs to the machine.  It has c blocks before and after each of

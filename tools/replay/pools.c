@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pools of the cache: the VRAM that a replay fills, and the RAM that it demotes to.  Where the
- * payload is in pools, both have memory, and the VRAM is that of the device.
+/* The pools of the cache: the VRAM that a replay fills, and the RAM that it demotes to.  If the
+ * payload is in pools, both pools have memory, and the VRAM is that of the device.
  * Tests: t/tools/replay-pools-end.t t/tools/replay-pools.t */
 #include "config.h"
 

@@ -2,17 +2,17 @@
 /* The fields of one row.
  *
  *   field            a whole prompt                a turn
- *   hash_ids         wanted: whole numbers >= 0    the same
- *   input_length     a length                      wanted: a length
+ *   hash_ids         required: whole numbers >= 0  required: whole numbers >= 0
+ *   input_length     a length                      required: a length
  *   output_length    a length                      a length
  *   timestamp        a number                      0 to 1e15 ms
  *   delay            not read                      0 to 1e15 ms
  *   is_restart       not read                      true or false
  *   session          a name or a number            not read
- *   session_id       absent or null                wanted: a name
+ *   session_id       absent or null                required: a name
  *
  * A length is 0 to LENGTH_MOST, and a name has 1 to SESSION_MOST bytes.  A field that is not
- * wanted may be absent.  Fields of other names are not read.
+ * required may be absent.  Fields of other names are not read.
  * Tests: t/tools/replay-trace.t t/fuzz/trace.t t/tools/replay-turns.t */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions by name.  Names of one hash are told apart by their text, since a trace may have been
- * written to collide.
+/* Sessions by name.  Names with the same hash are distinguished by their text, since a trace may
+ * have been written to have such names.
  * Tests: t/fuzz/trace.t t/tools/replay-turns.t t/tools/replay-sticky.t */
 #include "config.h"
 

@@ -3,11 +3,11 @@
  *
  * It has one worker thread, as there is one client, no CAS numbers, a hash table of the final
  * size, and a slab class that fits the items.  It is asked by the text protocol: a get names 64
- * keys, and eight gets are under way at a time; of the sets only the last wants an answer.  Keys
- * are 22 printable characters, values four bytes.
+ * keys, and eight gets are under way at a time; only the last one of the sets asks for an answer.
+ * Keys are 22 printable characters, values are four bytes.
  *
- * Memory is given in MiB, so it may take all that it needs for the entries.  The first set beyond
- * them fixes the limit, and from then on the least recently used items go.
+ * Its memory can be limited only in MiB, so it may take all memory that it needs for the entries.
+ * The first set beyond them fixes the limit, and from then on the least recently used items go.
  * Tests: t/tools/bench-peers.t */
 #include "config.h"
 

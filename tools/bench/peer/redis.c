@@ -5,8 +5,9 @@
  * them under way at a time; keys are the 16 bytes as they are, values four bytes, which Redis
  * keeps within the object.
  *
- * With the first key beyond the entries, its memory is limited to the amount that it uses then,
- * and its buffers.  From there on it evicts by its own LRU, which looks at samples (its default).
+ * At the first key beyond the entries, its memory is limited to the amount that it uses at that
+ * time, and its buffers.  From then on it evicts by its own LRU, which looks at samples (the
+ * default of Redis).
  * Tests: t/tools/bench-peers.t */
 #include "config.h"
 

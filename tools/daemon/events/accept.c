@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that are let in, clients that are turned away, and subscribers that are hung up on.
+/* Clients that are let in, clients that are turned away, and subscribers that are disconnected.
  *
- * libzmq 4.3 aborts the process when accept fails for want of a descriptor.  Where it does not
- * abort, it asks again all the time.  This process is the writer, which needs descriptors of its
+ * libzmq 4.3 aborts the process when accept fails for want of a descriptor; if it does not abort,
+ * it calls accept again all the time.  This process is the writer, which needs descriptors of its
  * own.  So libzmq calls the accept of this file: a program's functions come before those of the C
- * library.  Above the limit this accept hangs up at once.
+ * library.  Above the limit this accept closes the connection at once.
  *
  * The descriptors of subscribers and of replay clients are noted.  So the publisher sees which of
  * them take nothing, and ends their connections; libzmq has no call for that.  A number stands for
- * the same connection as long as it is noted.  For that close is of this file, too: it takes the
- * note away under the lock, and all other uses of the note are under that lock.
+ * the same connection as long as it is noted.  That is why this file also has the close of the
+ * program: it takes the note away under the lock, and all other uses of the note are under that
+ * lock.
  *
- * A connection takes a place from the moment when it is accepted, and libzmq ends one whose
- * handshake is late.  Until its handshake it is a stranger, and keeps no subscriber out:
+ * A connection takes a place from the moment when it is accepted, and libzmq closes a connection
+ * whose handshake is late.  Until its handshake the connection keeps no subscriber out:
  *
  *   a connection that ...                  is closed
  *   -------------------------------------  ----------------------------------------------------------
- *   sends nothing, or less than a          when all places are taken and one more comes, the oldest
- *     greeting, for less than HANDSHAKE      of them; else after HANDSHAKE_MS, by libzmq
- *   the same, for longer                   it has an old greeting, which is short: it is a subscriber
+ *   sends nothing, or less than a          if it is the oldest of these, when all places are taken and
+ *     greeting, for less than HANDSHAKE      one more comes; else after HANDSHAKE_MS, by libzmq
+ *   sends less than a greeting, for        as a subscriber: it has an old greeting, which is short
+ *     longer
  *   sends a greeting and no more           after HANDSHAKE_MS, by libzmq
- *   is a subscriber, whose machine has     after DEAD_S without an answer to the kernel's questions
+ *   is a subscriber, whose machine has     after DEAD_S without an answer to the kernel's probes
  *     gone
  *   is a subscriber that takes nothing     by accept_hang_up
  * Tests: t/daemon/events-strangers.t t/daemon/events-memory.t t/kv/attacks.t */

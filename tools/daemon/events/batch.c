@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes batches from one change of the feed, or from all blocks that are there.
  *
- * The publisher is a little behind the writer, so a block that the feed names may have left its
+ * The publisher lags a little behind the writer, so a block that the feed names may have left its
  * place when its change is read.  Its key is then looked up once more.  If the key is gone by
- * then, no consumer is told of it, nor of its end.  A consumer that knows no tokens of a block
- * could not use the block.  A consumer that misses a block between its store and its end has lost
- * nothing.
+ * then, consumers are told neither of the key nor of its end.  A consumer that knows no tokens of a
+ * block could not use the block.  A consumer that misses a block between its store and its end has
+ * lost nothing.
  * Tests: t/kv/slow.t t/kv/events.t */
 #include "config.h"
 

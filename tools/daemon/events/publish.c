@@ -2,13 +2,13 @@
 /* The publisher: a thread of gpcd that reads the feed and sends it to subscribers.
  *
  * No other thread waits for it.  The writer writes the feed in any case.  When this thread is too
- * late for the feed, it looks at the blocks that are there and sends those.  When a subscriber is
- * too late, its batches are left out, and it sees a gap in the sequence.
+ * late to read the feed, it sends all blocks that are there instead.  When a subscriber is too
+ * late, its batches are left out, and it sees a gap in the sequence.
  *
  * A new subscriber gets the last batch once more.  So it learns the sequence and asks for the
  * batches that it has missed, although nothing may happen for hours.  It gets the batch itself and
- * not an empty one, since its sequence may be just the one that the subscriber waits for.  After a
- * start the last batch is made anew, for the same reason.
+ * not an empty one, since the subscriber may be waiting for the batch with just that sequence.
+ * After a start the last batch is made anew, for the same reason.
  * Tests: t/daemon/events-strangers.t t/daemon/events-memory.t t/daemon/files.t t/kv/lives.t
  *   t/kv/slow.t t/kv/events.t */
 #include "config.h"

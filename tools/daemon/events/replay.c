@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers clients that have missed batches.  A client sends an empty frame and the sequence to
  * begin with.  It gets the batches from the feed, one after the other, and at the end a batch
- * without payload.  Where the feed does not go back so far, or a pool was cleared since, it gets a
+ * without payload.  If the feed does not go back so far, or a pool was cleared since, it gets a
  * snapshot instead: all blocks that are there, at the last sequence.
  *
- * One client is served at a time, some batches a step, so that the feed is read meanwhile.  A
- * client that takes nothing for a while is given up.
+ * One client is served at a time, some batches in each step, so that the feed is read between the
+ * steps.  A client that takes nothing for a while is given up.
  * Tests: t/kv/replay.t t/kv/attacks.t */
 #include "config.h"
 

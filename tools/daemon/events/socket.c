@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Endpoints: ipc:///PATH and tcp://HOST:PORT.
  *
- * The file of a socket lets in the users that the cache lets in.  From its first moment it has no
- * more than the cache's mode.  So it is made here and given to libzmq.  libzmq would make it by
- * the umask, and would take away the file of a living process.
+ * The file of a socket lets in the users that the cache lets in, and from its first moment no
+ * others.  So it is made here and given to libzmq.  libzmq would make it with a mode that follows
+ * from the umask, and would remove the file of a living process.
  * Tests: t/kv/lives.t */
 #include "config.h"
 

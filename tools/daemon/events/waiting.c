@@ -2,25 +2,25 @@
 /* Batches that wait for subscribers, and one bound of their bytes over all subscribers:
  * --events-memory.
  *
- * libzmq counts batches for each subscriber alone.  The bytes of a batch are there once, however
- * many subscribers it waits for, and libzmq tells when the last one has taken it.  A subscriber's
- * queue has three places of SLOT bytes for a batch.  So waiting batches take at most
+ * libzmq counts the batches of each subscriber separately.  The bytes of a batch exist once,
+ * however many subscribers it waits for, and libzmq reports when the last one has taken it.  A
+ * subscriber's queue has three places of SLOT bytes for a batch.  So waiting batches take at most
  *
  *   	bytes + batches * (BATCH_BYTES + 3 * SLOT * subscribers)
  *
- * for any set of subscribers.  A connection costs CONNECTION_BYTES beside that.  So many
- * connections are let in that all of them take a quarter of the bound.
+ * for any set of subscribers.  A connection costs CONNECTION_BYTES beside that.  The number of
+ * connections that are let in is such that all of them take a quarter of the bound.
  *
  *   waiting bytes        a batch that is to be sent       the subscribers
  *   -------------------  -------------------------------  ------------------------------------------
- *   less than 3/4 of it  is sent                          are looked at: which take nothing, and
- *                                                         since when
+ *   less than 3/4 of     is sent                          are checked: which of them take nothing, and
+ *   the bound                                             since when
  *   more                 is sent                          each LOOK_NS the one that has taken nothing
- *                                                         for longest is hung up on
- *   all of it            is left out, which all see as a  all that take nothing are hung up on
+ *                                                         for longest is disconnected
+ *   the whole bound      is left out, which all see as a  all that take nothing are disconnected
  *                        gap in the sequence
  *
- * A subscriber that was hung up on connects again, as libzmq does by itself.  It gets the last
+ * libzmq connects a subscriber that was disconnected again by itself.  The subscriber gets the last
  * batch and asks for the batches that it has missed.  malloc keeps freed memory, so it is told to
  * give memory back when most of the waiting bytes have gone.
  * Tests: t/daemon/events-memory.t */

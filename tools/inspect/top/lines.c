@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of so many columns, and tables whose columns go when there is no room.
+/* Lines of a given width, and tables whose columns are left out if there is no room.
  * Tests: t/tools/top-layout.t */
 #include "config.h"
 

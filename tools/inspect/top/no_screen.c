@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top, where configure has found no ncurses.
+/* top of a build without ncurses.
  * Tests: t/tools/inspect-top.t */
 #include "config.h"
 
