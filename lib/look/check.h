@@ -51,7 +51,7 @@ static inline uint64_t check_mix(uint64_t a, uint64_t b)
 	return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 
-/* The block id of a record that a pool owns; -1 for others. */
+/* The block id of a record that a pool owns; -1 for all other records. */
 gpc_block check_block(const struct check *k, uint32_t record);
 /* READY, so that its blocks count? */
 bool check_pool_ready(const struct check *k, uint32_t pool);

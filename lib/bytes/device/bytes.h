@@ -62,7 +62,7 @@ struct sum_want {
 	uint32_t index;        /* place of the block in its command */
 	uint32_t life;         /* of the trailer's block */
 	uint32_t seed;         /* the sum begins with it; one seed for all of a call */
-	uint64_t word;         /* stored beside it, by the host alone */
+	uint64_t word;         /* stored with the sum; only the host stores it */
 	const uint32_t *slots; /* ... or the slots of the blocks of a chunk, in order */
 };
 
@@ -109,7 +109,7 @@ struct device_bytes {
 	/* Map a part in this process; once for each handle, counted.  It is opened on the device
 	 * of uuid, or, if this process does not see that one, on the thread's own device as its
 	 * peer.  -ESTALE: its maker is gone.  -EBADMSG: it leads out of the allocation of its
-	 * handle.  It stays valid when its maker dies, until it is unmapped, since copies under
+	 * handle.  It stays valid when its maker dies, until it is unmapped, because copies under
 	 * way read and write it. */
 	int (*map)(const uint8_t uuid[16], const struct shm_part *part, void **ret_memory,
 		   void **ret_base);
@@ -151,7 +151,7 @@ struct device_bytes {
 		   uint64_t *bad, void *stream);
 	/* The same as mark(), on a stream of the device's own, where nothing comes before it. */
 	int (*mark_now)(const uint8_t uuid[16], uint64_t *done, uint64_t value);
-	/* Is its memory that of the host?  Then a copy in RAM saves nothing. */
+	/* Does it use the memory of the host?  Then a copy in RAM saves nothing. */
 	bool (*is_integrated)(const uint8_t uuid[16]);
 	/* 0: the device works.  -EIO: its context is lost, and nothing runs there any more.  It is
 	 * called every 10 ms while somebody waits for copies, with a lock held, so it must not

@@ -44,7 +44,7 @@ int cuda_error(cudaError_t e, const char *what) __attribute__((cold));
 
 /* ---- bytes/device/cuda_thread.c ---- */
 /* The calling thread works on this device until cuda_leave.  Its context is kept, and not its
- * device, since setting a device makes a context there. */
+ * device, because setting a device makes a context there. */
 struct cuda_scope {
 	CUcontext before;
 	enum cudaStreamCaptureMode mode;
@@ -88,7 +88,7 @@ void cuda_memory_put(struct cuda_memory *m);
 int cuda_memory_lend(void *base, int ordinal, cudaIpcMemHandle_t *ret);
 
 /* Register host memory, in whole pages, for all devices; it may be repeated.  id and offset name
- * the mapping, since another mapping may have been there before. */
+ * the mapping, because another mapping may have been there before. */
 int cuda_pin(void *base, uint64_t bytes, const uint8_t id[16], uint64_t offset);
 void cuda_unpin(void *base);
 

@@ -57,7 +57,7 @@ struct device_ops {
 	 * time, until that thread is done with the answer. */
 	int (*ask)(void *dev, const struct dev_view *view, const struct device_query *q,
 		   struct device_result *ret);
-	/* the counts, since the last call, of launches that are over */
+	/* the counts, because the last call, of launches that are over */
 	void (*counted)(void *dev, uint64_t counts[DEVICE_COUNTERS]);
 	/* Wait until the stream has done all earlier work: -EAGAIN (timeout 0), -ETIMEDOUT. */
 	int (*wait)(void *dev, void *stream, int timeout_ms);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.h - declarations that the two halves of the host device share.
+/* host.h - declarations that both files of the host device share.
  *
  *   bytes/device/host.c          the driver's table; launches, and questions of the host
  *   bytes/device/host_mirror.c   the writer's mirror: made, uploaded, flushed
@@ -7,7 +7,7 @@
  *   bytes/device/host_kernel.c   its "kernels"
  *   bytes/device/host_stream.c   its stream
  *
- * A mirror is a file beside the segments:
+ * A mirror is a file in the folder of the segments:
  *
  *   DIR/gpc.NAME.m<handle>     header  4096 bytes
  *                              table   as in the index, buckets * 64 bytes

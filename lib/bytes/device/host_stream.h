@@ -23,7 +23,7 @@ int stream_submit_to(void *stream, struct stream_job *job);
 /* Wait until all earlier jobs of the first stream are done: 0, -EAGAIN (timeout 0), -ETIMEDOUT. */
 int stream_wait(int timeout_ms);
 
-/* For tests: one more stream, without any order between its jobs and those of other streams.  And:
+/* For tests: one more stream, without any order between its jobs and jobs of other streams.  And:
  * the stream is closed after its jobs. */
 void *host_stream_open(void);
 void host_stream_close(void *stream);

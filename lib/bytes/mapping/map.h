@@ -15,8 +15,8 @@
  *   stale              gone, or another transfers only it stays until they are done
  *   stale              gone, or another none           the next call here, or the thread, unmaps it
  *
- * The current map is that of a READY pool.  In the process that made the memory, the map of a
- * DRAINING pool is current, too: others read there as long as they hold its blocks.
+ * The current map is the map of a READY pool.  In the process that made the memory, the map of a
+ * DRAINING pool is current, too: other processes read there as long as they hold its blocks.
  *
  * map_get takes the hold first and compares then: the pool must be READY, and have the map's
  * memory number.  If the number goes after the comparison, the hold is there, and the map stays as
@@ -85,7 +85,7 @@ struct map_seen {
 	uint64_t pinned;
 };
 struct map_seen map_look(gpc *c, uint32_t pool, uint64_t number);
-/* For tests: another size than PIN_CHUNK, and a device that registers in place of the cache's
+/* For tests: another size than PIN_CHUNK, and a device that registers instead of the cache's
  * GPUs. */
 extern uint64_t map_pin_chunk;
 extern const struct device_bytes *map_pin_device;

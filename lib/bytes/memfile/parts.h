@@ -3,8 +3,8 @@
  *
  * The images of a pool are at `images` of the file that describes it.  With a huge_dir they are at
  * the beginning of a file of the same name in that folder of a hugetlbfs; then `images` is 0, and
- * the handle of part 0 is that file's path.  So the one name beside the cache's files leads to
- * both.
+ * the handle of part 0 is that file's path.  So the one name in the folder of the cache's files
+ * leads to both.
  * Tests: t/bytes/memory-file.t */
 #ifndef GPC_SEGMENT_MEMORY_FILE_H
 #define GPC_SEGMENT_MEMORY_FILE_H
@@ -43,7 +43,7 @@ int memory_huge_path(const struct segment *s, uint64_t number, const struct shm_
 /* ---- memory_pages.c ---- */
 
 /* Check a caller's request, and complete it: nodes 0 with a policy mean all nodes that the process
- * may use.  The unit is that of files in the folder, which is a hugetlbfs if there is a huge_dir.
+ * may use.  The unit is the one of files in the folder, which is a hugetlbfs if there is a huge_dir.
  * -EINVAL. */
 int memory_check_pages(const struct memory_pages *p, const char *folder, uint32_t *ret_numa,
 		       uint64_t *ret_nodes, uint32_t *ret_unit);

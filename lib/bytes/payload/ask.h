@@ -17,7 +17,7 @@ bool ask_may_help(const gpc *c, uint32_t spaces, bool is_below);
 int ask_post(gpc *c, uint32_t how, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t deadline,
 	     bool watched, struct asked *ret);
 /* The number of first keys that are in VRAM or RAM now; *ret_why says why there are no more.
- * -ETIMEDOUT: the question goes on without the caller, since its time is up or the steward is
+ * -ETIMEDOUT: the question goes on without the caller, because its time is up or the steward is
  * stopped.  -ENOTCONN: the steward has ended. */
 int ask_wait(gpc *c, const struct asked *a, uint64_t deadline, int *ret_why);
 

@@ -68,7 +68,7 @@ int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline
 uint32_t bring_copy(struct bring *b, uint32_t n, int *ret_err);
 /* The input for the checksum of item i, whose key is known. */
 void bring_sum_item(const struct bring *b, uint32_t i, struct sum_item *ret);
-/* Called after bring_ask().  -ESTALE: the mapped memory is not that of the bound pools. */
+/* Called after bring_ask().  -ESTALE: the mapped memory is not the memory of the bound pools. */
 int bring_check(const struct bring *b);
 /* The items before `whole` are whole.  all: no items follow them; else those that do are cut.
  * Returns the transfer's name, or 0 if nothing is on its way. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.h - the plan of copies from blocks of one pool to blocks of another one: pure arithmetic.
+/* plan.h - the plan of copies from blocks of one pool to blocks of another pool: pure arithmetic.
  *
  *   bytes/payload/plan.c        from two layouts to shapes
  *   bytes/payload/plan_run.c    from shapes and slots to operations

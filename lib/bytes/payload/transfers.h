@@ -59,7 +59,7 @@ struct channel {
 	enum channel_state state;
 	bool commits; /* the writer commits it */
 	bool ranked;  /* ... when the ranks say done */
-	bool rings;   /* wake the writer when done, since it waits for a word of ours */
+	bool rings;   /* wake the writer when done, because it waits for a word of ours */
 	int err;
 	/* of the last transfer that was begun; it is done when the SHM word equals it */
 	uint64_t value;
@@ -67,7 +67,7 @@ struct channel {
 	uint64_t *word, wanted;
 	const struct device_bytes *device;
 	uint8_t uuid[16];
-	/* all events of the channel, and those of this transfer; NULL: none */
+	/* all events of the channel, and the events of this transfer; NULL: none */
 	struct events *all_events, *events;
 	uint32_t stages;
 	uint32_t nmaps;

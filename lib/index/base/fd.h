@@ -24,12 +24,12 @@ int fd_peek(const char *path, int flags);
 int fd_event(int *ret_fd, int *ret_other);
 /* pipe2(2) with O_CLOEXEC and O_NONBLOCK, both noted.  0, or -1 and errno. */
 int fd_pipe(int ret_fd[2]);
-/* For descriptors of fd_open(), fd_event() and fd_pipe() alone.  In a forked child there is
+/* Only for descriptors of fd_open(), fd_event() and fd_pipe().  In a forked child there is
  * nothing left to close. */
 void fd_close(int fd);
 
-/* Between the two no thread of this process forks.  The time between them is short, and nothing in
- * it calls the caller's code. */
+/* Between these calls no thread of this process forks.  The time between them is short, and nothing
+ * in it calls the caller's code. */
 void fd_hold(void);
 void fd_release(void);
 

@@ -32,7 +32,7 @@ static inline bool key_same(const gpc_key *a, const gpc_key *b)
 /* SipHash-c-d with 128-bit output; c and d for the test vectors, the cache uses 1-3. */
 gpc_key siphash128(const struct key_secret *s, const void *data, size_t n, int c, int d);
 
-/* mask[0] = 0, the others from the secret; never zero, root bit clear. */
+/* mask[0] = 0; all other masks are derived from the secret, never zero, with a clear root bit. */
 void key_masks(const struct key_secret *s, gpc_key mask[GPC_MAX_SPACES]);
 
 int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n, gpc_key *ret);

@@ -2,7 +2,7 @@
 /* lanes_run.h - the function NAME, a lanes_run for the instructions TARGET, whose registers have
  * WIDE words.  lanes.c includes this once for each.
  *
- * These are macros, since a function that is not compiled for TARGET has no such registers.
+ * These are macros, because a function that is not compiled for TARGET has no such registers.
  * Tests: t/index/many-keys.t */
 #ifndef GPC_LANES_RUN_H
 #define GPC_LANES_RUN_H

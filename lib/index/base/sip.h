@@ -24,7 +24,7 @@ static inline uint64_t rotate(uint64_t x, int by)
 	return x << by | x >> (64 - by);
 }
 
-/* It has no loops, since a chain of blocks is only as fast as its rounds follow each other. */
+/* It has no loops, because a chain of blocks is only as fast as its rounds follow each other. */
 static inline __attribute__((always_inline)) void sip_rounds(struct sip *s, int n)
 {
 #pragma GCC unroll 4

@@ -3,8 +3,8 @@
  *
  * A sum is CRC32C of the bytes, begun with a seed.  The seed is a word that says how the bytes are
  * put together (dtypes, order of layers, tensors): the engine knows that, and 0 leaves it open.
- * The same bytes have another sum with another seed.  The seed is stored beside the sum, so that
- * bytes of another structure can be told from damaged bytes.  Bytes of another structure are
+ * The same bytes have another sum with another seed.  The seed is stored with the sum, so that
+ * bytes of another structure differ from damaged bytes.  Bytes of another structure are
  * refused, whatever their sum.
  *
  *     where                 covers                    made by                 verified by

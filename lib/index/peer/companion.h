@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* companion.h - peers that read and write what another peer holds.
  *
- * In many engines one process holds blocks and others write them.  A companion is a peer with a
- * seat and a lock of its own, whose seat names the life of its leader.  Blocks that the leader
- * holds are given to others only when the leader's life is over and no companion of that life is
- * left:
+ * In many engines one process holds blocks and other processes write them.  A companion is a peer
+ * with a seat and a lock of its own, whose seat names the life of its leader.  Blocks that the
+ * leader holds are given to other peers only when the leader's life is over and no companion of that
+ * life is left:
  *
  *   leader                     companions  its seat  cells, blocks                     a companion may come
  *   -------------------------  ----------  --------  --------------------------------

@@ -76,7 +76,7 @@ struct gpc {
 	 * known.  All threads share it: ring.c */
 	uint32_t gone;
 	/* the time when waits for the writer end, whatever their callers said; 0: as they said.
-	 * late: one wait has ended so, and the others need not begin (ring_leave) */
+	 * late: one wait has ended so, and further waits need not begin (ring_leave) */
 	uint64_t leaves_ns;
 	uint32_t left_late;
 
@@ -197,7 +197,7 @@ bool handle_in_section(gpc *c);
  *
  * It checks the handle and takes its lock.  It makes the copy of a read-only handle if there is
  * none, and makes it anew if `fresh`.  0: the caller ends with handle_copy_end().  Else a negative
- * errno: -EBADMSG if the copy is not whole, since zeros would look like an empty cache. */
+ * errno: -EBADMSG if the copy is not whole, because zeros would look like an empty cache. */
 int handle_copy_begin(gpc *c, bool fresh);
 void handle_copy_end(gpc *c);
 /* The copy of a read-only handle, for lookups: 0, or a negative errno. */
@@ -207,7 +207,7 @@ int handle_need_copy(gpc *c);
  * empty. */
 int fork_register(gpc *c);
 void fork_forget(gpc *c);
-/* Between the two no handle begins or ends, and no thread forks.  The first handle is returned.
+/* Between these calls no handle begins or ends, and no thread forks.  The first handle is returned.
  * The time between is short, and the caller waits for no other lock in it: the holder of that lock
  * may wait for a lock that a fork has taken. */
 gpc *fork_hold(void);

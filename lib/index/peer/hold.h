@@ -64,12 +64,12 @@
  *   - The cells that an answer changes are stored before `taken` passes the answer.
  *   - The writer stores STOCK before the answer.
  *
- * Rule C9: a late answer ends no hold of others.  A command that changes a cell notes the life of
- * its block, and its answer changes the cell in that life alone.  The commands of one submission
+ * Rule C9: a late answer ends no other hold.  A command that changes a cell notes the life of
+ * its block, and its answer changes the cell only in that life.  The commands of one submission
  * are answered one by one and taken together.  So before the answer is taken, the block may have
  * been released, evicted and granted to another thread of the handle.  In the same life, the block
  * may also have been given up, and may have become another thread's reference; a CALLER block may
- * have become part of another publish.  Therefore a release tells the command that its block was
+ * have become part of another publish.  Therefore a release marks in the command that its block was
  * given up (given_up), and the answer ends at most the way back, BACK.  The peer need not come for
  * the answer: a hold that was given up stops nobody until then.
  *
@@ -77,7 +77,7 @@
  *
  *   from DYING       when its row is zero (retire.c);
  *   from RESERVED    by a FREE: its cell has been 0 since the FREE was sent; by a recall, which
- *                    swaps the cell to 0; when no answer has told the peer of the block; or
+ *                    swaps the cell to 0; when no answer has named the block to the peer; or
  *                    with REC_RECALL.  A refused commit, a refused transfer and a reclaim that
  *                    is given up leave the cell to their answer, so the block becomes DYING
  *                    first (retire_target).

@@ -2,7 +2,7 @@
 /* refuse.h - the sentences for refusals of the writer, or of this side before it.
  *
  * The writer answers with a number.  The calling side knows the argument, pool and block.  If
- * several reasons share a number, the state of that pool or block tells the reason.  The state is
+ * several reasons share a number, the state of that pool or block shows the reason.  The state is
  * read when the answer is there: if another process has changed it since, the sentence names all
  * possible reasons.  Each function sets a sentence and returns the error. */
 #ifndef GPC_REFUSE_H

@@ -104,7 +104,7 @@ void ring_turn_locked(gpc *c);
 void ring_take_locked(gpc *c);
 /* The number of commands that the ring has room for; with ring_lock held. */
 uint64_t ring_room(gpc *c);
-/* Answers to this ticket (0 = any) are stored nowhere any more, since the memory for them goes. */
+/* Answers to this ticket (0 = any) are stored no longer, because their memory will be freed. */
 void ring_forget(gpc *c, uint64_t ticket);
 /* The ticket of the last command. */
 uint64_t ring_last_ticket(gpc *c);

@@ -21,7 +21,7 @@ bool seat_is_clean(const struct segment *s, uint32_t peer);
  *   else          UNKNOWN (another namespace)    quarantine_ms after the time when a writer saw
  *                                                that the lock is free (lost_ns)
  *
- * The blocks of a leader may be given to others if, in addition, no companion of it lives:
+ * The blocks of a leader may be given to other peers if, in addition, no companion of it lives:
  * index/peer/companion.h.
  *
  * A lock is free before its process is gone.  The kernel closes the files of a dying process

@@ -19,9 +19,9 @@ void hits_locate(const struct call *a, gpc_block *blocks, uint32_t n, struct hit
 void hits_locate_part(const struct call *a, const struct probe_part *part, gpc_block *blocks,
 		      struct hits *h);
 
-/* A hit counts for its tier, and as a use. */
+/* A hit is counted for its tier, and is a use of the block. */
 void hits_use_one(struct call *a, gpc_block block, uint32_t record, uint32_t place);
-/* The same for many hits without references.  Misses leave no gap, since only the order counts. */
+/* The same for many hits without references.  Misses leave no gap: only the order counts. */
 void hits_use(struct call *a, const gpc_block *blocks, const struct hits *h, uint32_t place);
 
 #endif

@@ -7,7 +7,7 @@
 #include "index/base/base.h"
 
 struct prefix {
-	/* sets of spaces: keys that are in `near` are taken from there, the others from `far` */
+	/* sets of spaces: keys that are in `near` are taken from there, the rest from `far` */
 	uint32_t near, far;
 	/* May the prefix go on with this block, which keys[i] has now?  0, or the reason why it
 	 * ends before it.  It is called in a section, so it may not wait. */

@@ -14,7 +14,7 @@ struct notes { /* the notes of one call; zero = none are given */
 	uint32_t group, digest_bytes, digest_stride;
 	const uint32_t *tokens;
 	const uint8_t *digests;
-	const struct publish_copy *copies; /* in place of these: each copy has its own note */
+	const struct publish_copy *copies; /* instead of these: each copy has its own note */
 };
 
 /* The notes of the options: 0, or -EINVAL if this cache cannot keep them. */

@@ -103,9 +103,9 @@ int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pe
  *
  * The record says whether they are ours now, and nothing else is kept about them. */
 struct returns *returns_new(uint32_t slots); /* NULL: no memory */
-/* The pool is ours from now on, and so are all its blocks; none of them has to be reported. */
+/* The pool is ours from now on, and so are all its blocks; no block of it has to be reported. */
 void returns_begin(gpc *c, uint32_t pool, struct returns *r);
-/* The same for a pool of ours that was found, since the call that added it got no answer. */
+/* The same for a pool of ours that was found, because the call that added it got no answer. */
 int returns_adopt(gpc *c, uint32_t pool, uint32_t slots);
 /* Free the memory of pools that have gone: a call of ours has removed one. */
 void returns_sweep(gpc *c);

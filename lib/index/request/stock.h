@@ -16,11 +16,11 @@
  *                                                                  with this block
  *   the same                       STOCK     counted   answered    the stock
  *   RESERVED, ordinary pool        RESERVED  -         answered    the program
- *   RESERVED, CALLER pool          0         -         answered    the program, by the record alone
+ *   RESERVED, CALLER pool          0         -         answered    the program, only by the record
  *   RESERVED, with REC_RECALL      STOCK, 0  -         -           the writer, which takes it back
  *
  * The field in_stock is the seat's count for a CALLER pool; gpc_pool_available reads it.  For an
- * ordinary pool the seat's in_use says as much, since it leaves out the blocks in stock.  The
+ * ordinary pool the seat's in_use says as much, because it leaves out the blocks in stock.  The
  * count may lag behind the cells by the blocks that one call moves.
  *
  * The writer takes ordinary blocks back from a stock when other peers need them.  Nobody else may
@@ -30,19 +30,19 @@
 
 #include "index/request/request.h"
 
-/* Of one pool; ring_lock.  Only the cells tell the content of the stock.  The list may name blocks
+/* Of one pool; ring_lock.  Only the cells show the content of the stock.  The list may name blocks
  * that the writer has taken back since, without a word to the peer. */
 struct stock {
 	gpc_block *blocks;    /* [at .. n) */
 	uint32_t at, n, want; /* at: always 0 for ordinary blocks, which are taken from the end */
-	uint32_t generation;  /* of a CALLER pool: another one may have its number by now */
+	uint32_t generation;  /* of a CALLER pool: another pool may have its number by now */
 	bool caller;          /* the list is of evicted blocks of a CALLER pool of ours */
 	bool filling;
 };
 
 /* ---- of ordinary pools ---- */
 
-/* n blocks, or none.  With `partial`: as many as there are, up to n. */
+/* n blocks, or none.  With `partial`: as many as the stock has, up to n. */
 uint32_t stock_reserve(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks, bool partial);
 /* Refills it with a command that follows the program's own one. */
 void stock_follow(gpc *c, uint32_t pool);

@@ -4,7 +4,7 @@
  * A descriptor is published like this: state = NONE; the other fields; the generation;
  * state = READY, each of the last two with release.  A reader's copy counts if state and
  * generation are the same before and after it.  No two mirrors of a segment ever have the same
- * generation.  So the generation tells readers that the descriptor stands for another mirror, and
+ * generation.  So the generation shows readers that the descriptor is of another mirror, and
  * it names the file of a host mirror. */
 #ifndef GPC_DESCRIPTOR_H
 #define GPC_DESCRIPTOR_H

@@ -6,7 +6,7 @@
  * when it is over.  The writer stores, in this order,
  *
  *   1  the drop's number, in state.drops;
- *   2  if a key goes alone, its children, which stay: in drop[], with SHM_DROP_LEFT;
+ *   2  if a key goes without its children, these children: in drop[], with SHM_DROP_LEFT;
  *   3  the keys of all blocks that will go: in drop[], the key that the command named last, with its
  *      command;
  *   4  for each block GPC_REMOVED in the feed, and DYING;
@@ -15,7 +15,7 @@
  * A moment is given as the number of the first drop that was not over then: `since`.  A drop that
  * was under way then has this number, and a later drop a greater one.  So a request that has read
  * bytes since that moment may have read bad bytes of the keys that dropped_since() returns, and of
- * no others.
+ * no other keys.
  *
  * A reader gets this for `since`, during any work of the writer, and after a death of a writer at
  * any point:
@@ -29,7 +29,7 @@
  * If a writer dies in a drop, its successor continues the drop with the same number, or, if
  * another drop came first, with a greater one.  The drop is not answered before that.
  *
- * The ring is believed, since peers map the index read-only. */
+ * The ring is believed, because peers map the index read-only. */
 #ifndef GPC_SEGMENT_DROPPED_H
 #define GPC_SEGMENT_DROPPED_H
 
@@ -55,7 +55,7 @@ int dropped_since(const struct segment *s, uint64_t since, gpc_key *out, uint8_t
 		  uint32_t cap, uint64_t *upto);
 
 /* Has a peer other than `peer` dropped a block with its descendants since, or is such a drop under
- * way?  Also true if keys of that time are overwritten, since one of them may have been such a
+ * way?  Also true if keys of that time are overwritten, because one of them may have been such a
  * key. */
 bool dropped_by_others(const struct segment *s, uint64_t since, uint32_t peer);
 

@@ -40,7 +40,7 @@ void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
 /* The bytes that a new file can have now in the file system of this one.  UINT64_MAX: the system
  * does not say. */
 uint64_t segment_free_space(int fd);
-/* The same of memory alone: memory that the kernel can give without swapping, and free swap. */
+/* The same only for memory: memory that the kernel can give without swapping, and free swap. */
 uint64_t segment_free_memory(void);
 /* Memory of these NUMA nodes that is free, or that only has copies of bytes on disk. */
 uint64_t segment_free_on_nodes(uint64_t nodes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* geometry.h - sizes and offsets of the segments, from the geometry alone. */
+/* geometry.h - sizes and offsets of the segments, which follow from the geometry. */
 #ifndef GPC_GEOMETRY_H
 #define GPC_GEOMETRY_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hooks.h - the calls that the index makes into other halls; it makes no others.
+/* hooks.h - all calls that the index makes into other halls.
  *
  * The index finds blocks and changes them; memory, devices and copies are other halls.  They know
- * the index, and the index knows them by this table alone.  A program is linked with one table.
+ * the index, and the index knows them only by this table.  A program is linked with one table.
  * The library's is lib/hooks.c.  t/lib/alone.c has the table of an index by itself, without memory
  * and devices.
  * Tests: t/bytes/mirror-order.t */
@@ -92,7 +92,7 @@ struct hooks {
 			     struct device_result *ret);
 	void (*offload_end)(gpc *c, struct device_result *answer);
 
-	/* ---- of the memory of pools, which lies in files beside the segments ---- */
+	/* ---- of the memory of pools, which is in separate files ---- */
 
 	/* gpc_create(): prepare cfg->ram_memory for that many slots.  NULL: none is wanted. */
 	int (*memory_draft)(const struct gpc_config *cfg, uint32_t slots, struct ram_draft **ret);

@@ -10,7 +10,7 @@
  * the first one that drops it would drop it for both.  So each lock has one thread of its
  * description at a time:
  *
- *   lock                      description           one thread, since
+ *   lock                      description           one thread, because
  *   ------------------------  --------------------  ---------------------------------------------
  *   LOCK_WRITER               of struct writer      the writer is opened and closed with serve_lock
  *   LOCK_CREATE, LOCK_MAKE    of segment_create,    the call has opened it, and no other thread

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* note.h - notes of an engine about a block, beside its key (struct shm_note).
+/* note.h - notes of an engine about a block, with its key (struct shm_note).
  *
  * A note has a seqlock, whose sequence is the word of the block's record.  The peer that has the
  * block RESERVED stores the note, and nobody stores it once the block is LIVE.  A reader finds the

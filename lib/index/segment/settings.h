@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* settings.h - values that may be set while a cache runs, and how they are read.
  *
- * A setting is a word of the control segment.  No process is told of a change: each loads the
- * word at each use.  Any peer may store one, so a reader takes a number within the setting's
- * limits, and any other number as not set.
+ * A setting is a word of the control segment.  No process gets a message of a change: each loads the
+ * word at each use.  Any peer may store one, so a reader takes a number within the setting's limits,
+ * and any other number as not set.
  *
  *   setting           reader, and when                          not set
  *   ----------------  ----------------------------------------  -------------------------------
- *   free_target       the writer, each pass                     that of the header
- *   quota             the writer, each reserve; gpc_attach      that of the header
+ *   free_target       the writer, each pass                     value of the header
+ *   quota             the writer, each reserve; gpc_attach      value of the header
  *   log_level         gpcd, every two seconds or more often     its own options
- *   spill_ahead       gpc_spill_ahead, each call; GPC_FREE      that of the pool
+ *   spill_ahead       gpc_spill_ahead, each call; GPC_FREE      value of the pool
  *   disk_ahead        the steward of tiers, each round          its own options
  *   disk_max_age      the same                                  the same
  *   slow_ms           a peer that has waited for an answer      100

@@ -21,8 +21,8 @@
  *     root[]      2088   w (shm_memo.h), with notes   ask[P][4] 16448 p, the steward of tiers
  *     drop[65536]   32   w
  *
- * Beside them there is one file for each mirror of the host device (bytes/device/host.h), and one
- * for each pool that has memory (struct shm_memory below).  Offsets follow from the geometry alone
+ * In addition there is one file for each mirror of the host device (bytes/device/host.h), and one
+ * for each pool that has memory (struct shm_memory below).  Offsets follow only from the geometry
  * (geometry.h) and are never read from a segment.  Fixed-width integers only.  A change here bumps
  * SHM_VERSION and edits gpc_segment(5).
  * Tests: t/daemon/other-layout.t t/daemon/upgrade.t t/pages/segment-page.t */
@@ -129,12 +129,12 @@ struct shm_state {           /* w, r */
 		clearing;
 	uint64_t relocated, no_bucket; /* counters */
 	uint64_t aliases;              /* at least the number of pairs in alias[]; it only grows */
-	uint64_t served_ns;            /* CLOCK_MONOTONIC: since when the writer has had the seat */
+	uint64_t served_ns;            /* CLOCK_MONOTONIC: when the writer took the seat */
 	struct shm_past past;          /* lines 2 to 4 */
 	/* line 5: twice the number of drops of blocks of VRAM and RAM so far.  If odd, a drop is
 	 * under way, and this is its number. */
 	uint64_t drops;
-	uint64_t drops_head; /* keys told in drop[] so far: the last SHM_DROPS are there */
+	uint64_t drops_head; /* keys stored in drop[] so far; the last SHM_DROPS are there */
 	uint64_t
 		drops_floor; /* keys of drops up to this number may be overwritten; 0: all are there */
 	/* Twice the number of passes of all writers so far.  If odd, a pass is under way, or its
@@ -232,7 +232,7 @@ _Static_assert(sizeof(struct shm_tally) == 128, "tally layout");
  * transfer is not over.  `value` is stored before the first target is bound, and stays when the
  * transfer is over. */
 #define SHM_RANKS     16u
-#define SHM_RANK_GONE 0xfeu /* in place of a seat whose process has exited without done */
+#define SHM_RANK_GONE 0xfeu /* replaces a seat whose process has exited without done */
 
 struct shm_xfer {          /* w, r */
 	uint64_t value;    /* the value that devices store when their copies are done */
@@ -286,10 +286,10 @@ enum {
  *                       block came back to its owner, without a command.
  *              source   0; or, in the target of a move, 1 + the block that is read.  Then
  *                       source_word is that block's word, and key, parent, depth and tag are
- *                       those of the moving key.
+ *                       the values of the moving key.
  *              flags    A target may have COPY and UNCHAINED, any block RECALL, and a block that
  *                       is no target CLAIM.  With CLAIM, key is the key that the owner computes,
- *                       parent[0] the time since when (CLOCK_MONOTONIC, ns), parent[1] the
+ *                       parent[0] the time of the claim (CLOCK_MONOTONIC, ns), parent[1] the
  *                       number of the claim (shm_tally.claims, which counts it), and depth the
  *                       number of later claims of that peer that have ended.
  *   LIVE       owner    The peer that published it, or began its move.
@@ -332,7 +332,7 @@ _Static_assert(sizeof(struct shm_change) == 64, "change layout");
 
 /* ---- control segment ---- */
 
-/* An engine's words about a block, beside its key; nothing of the index depends on them.  In note[]
+/* An engine's words about a block, with its key; nothing of the index depends on them.  In note[]
  * the tokens follow, if the cache keeps them.  The generation in the record's word is its sequence:
  * the block's peer stores it while the block is RESERVED, and from LIVE on it stays. */
 struct shm_note {
@@ -386,7 +386,7 @@ struct shm_shared {         /* one cache line for each kind of access */
 	uint8_t pad4[1024 - 320];
 	uint64_t
 		ahead[128]; /* all: of a pool, spill_ahead: its generation << 32 | 1 + its number */
-	/* A peer that waits for a key, while another one computes or loads it, sleeps on the word
+	/* A peer that waits for a key, while another peer computes or loads it, sleeps on the word
 	 * of the key's hash (rule B14).  All may write here: a waiter believes only records. */
 	struct shm_wait {
 		/* all: futex word, moves when a claim has ended, or is about to, and somebody
@@ -432,7 +432,7 @@ struct shm_seat {       /* 4096 bytes */
 	uint64_t namespaces; /* inodes: time << 32 | PID */
 	char label[32];
 	uint64_t attached_ns; /* CLOCK_MONOTONIC */
-	uint64_t leader_life; /* p: of a companion: that of its leader (index/peer/companion.h) */
+	uint64_t leader_life; /* p: of a companion: its leader's life (index/peer/companion.h) */
 	uint32_t leader;      /* p: ... and 1 + the leader's seat; 0: it is none */
 	/* p: ... 1 once that life was seen to go on behind TAKEN; else the peer leaves the seat
 	 * soon */

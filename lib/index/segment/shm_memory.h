@@ -57,7 +57,7 @@ _Static_assert(sizeof(struct shm_memory) == 208, "memory layout");
  * long as the block is LIVE, `life` is 1 + the generation of its word, and the key is the
  * record's.  For any other life of the block it means nothing.  It is stored behind the image's
  * copy and before done, `life` last.  A transfer that never ends may leave a checksum, which
- * nobody believes, since its block is not LIVE. */
+ * nobody believes, because its block is not LIVE. */
 struct shm_trailer {
 	uint64_t key[2];
 	uint32_t crc; /* CRC32C (RFC 3720, appendix B.4), begun with `seed` */

@@ -3,8 +3,8 @@
  *
  * Cell k of a histogram counts values of at most 2^k units, and more than half of that; the last
  * cell counts larger values.  Units are microseconds or milliseconds.  A cell is raised before the
- * sum is.  A death between the two leaves a sum without the last value, and after a death before
- * them the value is not counted.
+ * sum is.  A death between these stores leaves a sum without the last value, and after a death
+ * before them the value is not counted.
  * Tests: t/look/hits-told.t t/bytes/histograms.t t/pages/segment-page.t */
 #ifndef GPC_SHM_METER_H
 #define GPC_SHM_METER_H
@@ -15,7 +15,7 @@
 #define SHM_COPIES 4u    /* pairs of tiers: 2 * from RAM + to RAM */
 #define SHM_METER  1024u /* where the meter is, in the page of the state */
 
-struct shm_past { /* w, r: the counts of peers that have left since */
+struct shm_past { /* w, r: the counts of peers that have left */
 	uint64_t lookups, hit_vram, hit_ram, miss;
 	uint64_t published, duplicate;
 	uint64_t evicted; /* the keys lost that are counted for no peer are in it, too ... */

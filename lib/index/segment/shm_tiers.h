@@ -2,10 +2,10 @@
 /* shm_tiers.h - a part of shm.h: how peers and the steward of the tiers below RAM talk, in the
  * control segment.
  *
- * The steward is a peer like others, with a lock of its own (LOCK_TIERS).  The pools of the tiers
+ * The steward is a peer like any other, with a lock of its own (LOCK_TIERS).  The pools of the tiers
  * belong to it, so their blocks are in the index.  Only questions and numbers are here.  A process
- * that scribbles on them can make others wait, or make the steward bring unwanted blocks, but can
- * do no other harm.
+ * that scribbles on them can make other peers wait, or make the steward bring unwanted blocks, but
+ * can do no other harm.
  * Tests: t/daemon/disk.t t/pages/segment-page.t */
 #ifndef GPC_SHM_TIERS_H
 #define GPC_SHM_TIERS_H
@@ -30,7 +30,7 @@ enum { ASK_FREE = 0, ASK_POSTED = 1, ASK_TAKEN = 2, ASK_DONE = 3 };
 
 enum {
 	ASK_UP = 0,    /* the keys are to come to RAM */
-	ASK_BELOW = 1, /* those of the keys that are in RAM are to have copies below */
+	ASK_BELOW = 1, /* keys that are in RAM are to have copies below */
 };
 
 /* "Bring these keys of one prompt into RAM." The word has the state, and a number that grows with
@@ -42,7 +42,7 @@ enum {
  *   POSTED   FREE     the peer, whose time is up before anybody has taken it
  *   POSTED   TAKEN    the steward
  *   TAKEN    DONE     the steward; (l) the answer is stored before
- *   TAKEN    POSTED   a new steward, since the one that had taken it has died
+ *   TAKEN    POSTED   a new steward, because the one that had taken it has died
  *   TAKEN    FREE     the peer, if no steward has the lock
  *   DONE     FREE     the peer
  *
@@ -81,18 +81,18 @@ enum {
 	TIER_FAILED,    /* writes that failed */
 	TIER_UNWANTED,  /* victims that had not been used often enough */
 	TIER_EVICTED,
-	TIER_AGED,      /* blocks evicted for want of room; for their age */
+	TIER_AGED,      /* blocks evicted for lack of room; for their age */
 	TIER_FORGOTTEN, /* blocks freed for ever: dropped, cleared */
 	/* at the start: blocks found there, blocks published, blocks without parent */
 	TIER_FOUND,
 	TIER_RESTORED,
 	TIER_ORPHANS,
 	TIER_FULL,
-	/* writes for which a store had no room; blocks not asked for, since the store was down */
+	/* writes for which a store had no room; blocks not asked for, because the store was down */
 	TIER_DOWN,
 	TIER_ASKED,
 	TIER_THERE,   /* keys that a store was asked about; keys of these that it has */
-	TIER_EMPTIED, /* times that the whole tier was emptied, since the drops were not known */
+	TIER_EMPTIED, /* how often the whole tier was emptied, because the drops were not known */
 	TIER_COUNTS
 };
 
@@ -100,7 +100,7 @@ struct shm_tier {      /* s */
 	uint32_t kind; /* GPC_DISK, GPC_REMOTE; 0: there is none */
 	int32_t pool;
 	uint32_t ready; /* 1: the blocks found at the start are published */
-	/* GPC_TIER_DOWN, _UP or _OFF; others find out by themselves whether it is stopped */
+	/* GPC_TIER_DOWN, _UP or _OFF; readers find out by themselves whether it is stopped */
 	uint32_t state;
 	uint64_t block_bytes;
 	uint64_t pad1[5];
@@ -156,7 +156,7 @@ struct shm_board {         /* one page; s: the steward */
 	uint8_t pad3[256 - 200];
 	struct shm_tier tier[SHM_TIERS];
 	struct shm_own own[SHM_OWN]; /* of the remote store */
-	/* s: each tier as its steward was told of it, cut to fit, with 0 behind it */
+	/* s: of each tier the option of its steward, cut to fit, with 0 behind it */
 	char what[SHM_TIERS][SHM_WHAT];
 	uint8_t pad2[4096 - 256 - 256 * SHM_TIERS - 32 * SHM_OWN - SHM_TIERS * SHM_WHAT];
 };

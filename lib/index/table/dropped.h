@@ -79,7 +79,7 @@ void dropped_end(struct writer *w);
 /* A key of the drop that is under way, of a block in that space, or NONE.  command: with the last
  * key the command and SHM_DROP_IS(), else 0. */
 void dropped_tell(struct writer *w, const uint64_t key[2], uint32_t space, uint64_t command);
-/* For a drop under way: this block of VRAM or RAM stays, and its parent goes alone. */
+/* For a drop under way: this block of VRAM or RAM stays, and its parent goes without it. */
 void dropped_left(struct writer *w, gpc_block block);
 /* The number of this command's drop, or 0. */
 uint64_t dropped_by(struct writer *w, uint64_t command);

@@ -22,7 +22,7 @@ void lru_offer(struct writer *w, uint32_t record); /* the block is, or became, a
 uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote, uint32_t **list,
 		  uint32_t *size, uint32_t found);
 void lru_put_back(struct writer *w, uint32_t record);
-/* The block leaves LIVE.  Its item must go, since its next life may begin with an older stamp. */
+/* The block leaves LIVE.  Its item must go, because its next life may begin with an older stamp. */
 void lru_forget(struct writer *w, uint32_t record);
 /* The block's holder has gone without stamping it: put it in the place of its stamp. */
 void lru_restore(struct writer *w, uint32_t record);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memo.h - tables that forget, changed by the writer alone. */
+/* memo.h - tables that forget; only the writer changes them. */
 #ifndef GPC_TABLE_MEMO_H
 #define GPC_TABLE_MEMO_H
 

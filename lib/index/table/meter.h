@@ -12,7 +12,7 @@ void meter_taken_over(struct writer *w);
 void meter_pass(struct writer *w, uint64_t now);
 /* Before the record leaves LIVE. */
 void meter_evicted(struct writer *w, uint32_t record);
-/* A leaf was used since it went into its queue: the stamps of then and now. */
+/* A leaf was used after it was queued: the stamp at that time, and the stamp now. */
 void meter_used(struct writer *w, uint64_t then, uint64_t stamp);
 /* A block was committed, into that record; and the end of a transfer.  tiers: as in
  * shm_meter.h. */

@@ -10,7 +10,7 @@ static inline struct shm_mirror *mirror_description(struct writer *w, uint32_t i
 	return SEG_AT(w->seg.index, w->seg.at.mirror, struct shm_mirror, i);
 }
 
-/* The words that mirrors show beside the table, as they are now. */
+/* The words that mirrors show in addition to the table, as they are now. */
 struct mirror_status mirror_status(struct writer *w);
 void mirror_dirty(struct writer *w, uint32_t slot); /* after every store to an entry */
 void mirror_pools_changed(struct writer *w);

@@ -9,7 +9,7 @@
  *   --------  -----------------------  ----------------------------  ------------------------
  *   none      -                        CLAIM is answered MINE        has nothing to do
  *   marked    The flag is stored       The block is published.       notes each marked record,
- *             behind key, since and    Somebody publishes the key.   ends the claims whose key
+ *             behind key, because and    Somebody publishes the key.   ends the claims whose key
  *             number.                  A publish of the block is     is LIVE by now, and wakes
  *                                      refused.  UNCLAIM is sent.    all that wait
  *                                      The reservation ends in any

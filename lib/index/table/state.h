@@ -36,7 +36,7 @@ struct records {
  *                a clear or a publish over it still happens, and the commit answers -ESTALE.
  *   readers      The number of its pins that belong to bound targets of transfers.  It is not FREE
  *                before the last of them has gone (rule B6).  There is at most one in each space.
- *   moving       One of the pins belongs to a move, which has the record alone.  Otherwise all pins
+ *   moving       One pin belongs to a move, and no other pin exists.  Otherwise all pins
  *                belong to copies.
  *   bound        It is RESERVED, and the target of a transfer that is answered and has not decided
  *                it yet.
@@ -47,7 +47,7 @@ struct records {
  *                the flag `leaving` was taken back in between (leave_stay), the end of the batch
  *                does nothing to it.
  *   listed       It is RESERVED, and in its owner's list (union owned).
- *   doomed       It goes with the drop that is being carried out, and is in the list of that drop.
+ *   doomed       The drop that is being carried out takes it, and has it in its list.
  *   ticket       odd: it has an item in its pool's queue.
  *
  * A leaf is LIVE and in the tree, not selected, without pins and blockers; if it is leaving, it
@@ -72,12 +72,12 @@ struct node {
 
 _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
 
-/* The writer's notes of a bucket, beside its entries. */
+/* The writer's notes of a bucket, in addition to its entries. */
 struct books {
 	/* The number of entries of its keys that are in their second bucket.  It may be all
 	 * entries of the table, if peers choose their keys so. */
 	uint32_t spilled;
-	uint8_t retired; /* bit i: entry i is retired; high half: since takeover */
+	uint8_t retired; /* bit i: entry i is retired; high half: from takeover on */
 };
 
 struct pending {
@@ -105,7 +105,7 @@ union owned {
 	struct {
 		uint32_t next, prev;
 	};                /* RESERVED: links of the peer's list */
-	uint64_t born_ns; /* LIVE: the time since when; 0: since before this writer */
+	uint64_t born_ns; /* LIVE: the time of the publish; 0: before this writer */
 };
 
 /* The leaves of a pool, oldest first (index/table/queue.c). */
@@ -130,7 +130,7 @@ struct queue {
 	uint32_t front_at, nfront, front_size;
 	struct leaf *heap; /* items of the same time that came later */
 	uint32_t nheap, heap_size;
-	struct bag *bags; /* the others, by age, from `first` on */
+	struct bag *bags; /* all other leaves, by age, from `first` on */
 	uint32_t first, nbags, bags_size;
 	uint32_t queued, stale; /* items */
 	uint32_t hand;          /* bag that is cleaned next */

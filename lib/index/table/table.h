@@ -123,7 +123,7 @@ enum { TABLE_OK = 0, TABLE_WAIT, TABLE_FULL };
 struct place {
 	uint32_t entry;
 	bool spilled; /* it is in the key's second bucket */
-	/* Both buckets are full once it is filled.  The answer is computed before, since a load of
+	/* Both buckets are full once it is filled.  The answer is computed first: a load of
 	 * four words stalls behind four stores to them. */
 	bool full;
 };

@@ -6,7 +6,8 @@
 #include "index/table/state.h"
 
 /* Take the seat: -EAGAIN.  reaps: it only clears the seats of dead peers, by writer_reap().  It
- * must not serve, since it keeps no mirrors.  The mirrors of the last writer stay as they are, and
+ * must not serve, because it keeps no mirrors.  The mirrors of the last writer stay as they are,
+ * and
  * no block that they may still name becomes free. */
 int writer_open(gpc *c, bool reaps, struct writer **ret);
 void writer_close(struct writer *w);

@@ -29,7 +29,7 @@
  *   (5) The row is zero, or P's cell alone is PENDING.  A command that runs again finds the blocks
  *       that it has taken, by owner and op.
  *
- * CUT names a transfer of P that P has been told of.  -EBUSY: the transfer's command still waits.
+ * CUT names a transfer of which P has got an answer.  -EBUSY: the transfer's command still waits.
  * 0: the transfer is over, or its entries from there on are refused now.  -EINVAL: P has no such
  * transfer, or its command no such entry.
  *

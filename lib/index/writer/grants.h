@@ -14,7 +14,7 @@ struct grant_item {
 	uint32_t block;       /* the block that is given: it was free, or a victim */
 	bool waits;           /* `block` is still DYING */
 	bool copy;            /* the source stays where it is */
-	bool skip;   /* NAMED: the item gets none.  Else the target space has the key already ... */
+	bool skip;   /* NAMED: the item gets no block.  Else the target space has the key ... */
 	bool behind; /* ... in a block that is leaving, so the key must wait */
 };
 
@@ -66,7 +66,7 @@ static inline uint64_t *grant_state(struct writer *w, uint32_t peer, uint64_t po
 	return &seg_command(&w->seg, peer, position)->group_state;
 }
 
-/* Does an unanswered grant have this block?  The block's owner was not told of it, so no command
+/* Does an unanswered grant have this block?  The block's owner does not know of it, so no command
  * may name it yet. */
 bool grant_holds(struct writer *w, uint32_t record);
 /* A victim has passed its grace period.  in_use: it is referenced, so it is given up.  True: the
@@ -81,7 +81,7 @@ bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record);
  * the answer leaves the command granted, and its successor runs it again.  False: it was
  * withdrawn. */
 bool grant_mark(struct writer *w, uint32_t peer, uint64_t position);
-/* Answer a group of n items.  The first item is answered last, since its answer is that of the
+/* Answer a group of n items.  The first item is answered last, because its answer is that of the
  * group.  why: for a transfer, the reason of the first item that brings nothing; else 0. */
 void grant_say(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, int32_t result,
 	       int32_t why);

@@ -2,7 +2,7 @@
 /* sweep.h - files of memory that no pool names any more are removed by a thread.
  *
  * Giving much memory back takes long, and the writer has to answer meanwhile.  The thread belongs
- * to the process, has no handle, and sweeps by the rules of bytes/memfile/memfile.h alone: a file
+ * to the process, has no handle, and sweeps only by the rules of bytes/memfile/memfile.h: a file
  * stays if a pool names it, or if its maker still has it locked.  If the process dies, the files
  * are garbage as before, and the next writer sweeps. */
 #ifndef GPC_WRITER_SWEEP_H

@@ -20,7 +20,7 @@
  *   cut         a target is RESERVED, no source      CUT, or the       waits for done, then refuses
  *                                                    owner's death
  *   deciding    done is the value (of each rank);    the writer        handles LIVE with a source as after
- *               some targets are LIVE or DYING                         any commit, and decides the others
+ *               some targets are LIVE or DYING                         any commit, and decides the rest
  *   refused     the target is DYING                  the writer        frees it when row and pins are zero
  *   lost        the target is DYING, quarantined     the reaper        frees it when the process has exited
  *   waits for   the owner is dead, ranks that live   the ranks, by     does the same: the owner's seat
@@ -40,10 +40,10 @@
  *   B5   Only done, the death of its owner or CUT changes the state of a bound target.  Any other
  *        event takes its source away, and nothing else.
  *   B6   A bound source is pinned: it is no victim, and it is not FREE.  Copies may share a source; a
- *        move has its source alone.
+ *        no other move has its source.
  *   B7   A refused target becomes DYING, never FREE at once: its owner may hold it by a cell.
  *   B8   When a peer dies, its done words are looked at once.  A transfer that is done commits, the
- *        others are quarantined; then the cells and pins of the peer go.
+ *        all other targets are quarantined; then the cells and pins of the peer go.
  *   B10  A commit compares the source's word, too.
  *   B17  Where ranks copy, each rank must say done.  If a rank dies before it has, the transfer is
  *        lost.  Its targets are free when every rank has said done or its process has exited.
@@ -79,7 +79,7 @@ uint64_t transfer_next_look(const struct writer *w);
 /* A peer is dead: false, a decision waits for a bucket, come again; true, nothing of it is left but
  * what is quarantined, and what other ranks still copy. */
 bool transfer_reap(struct writer *w, uint32_t peer);
-/* A process has exited: where it was a rank of others and did not pass, it is SHM_RANK_GONE. */
+/* A process has exited: as a rank of another peer that did not pass, it is SHM_RANK_GONE. */
 void transfer_rank_gone(struct writer *w, uint32_t peer);
 /* The same, before its seat is free: false, ranks still copy for one of its transfers, come
  * again. */

@@ -38,7 +38,7 @@
  *   anything else              -EBADMSG    bad      bits, another file's header, a torn page
  *
  * All calls may run at the same time, from any threads, with one exception: the caller does not
- * run a write together with another operation on its slot.  A clear may run beside any call: a
+ * run a write together with another operation on its slot.  A clear may run during any call: a
  * write that began before the clear ends with -ESTALE and leaves nothing.
  * Tests: t/tiers/disk-slots.t */
 #ifndef GPC_DISK_H
@@ -71,23 +71,24 @@ struct disk_options { /* zero = default */
 	uint32_t flags;
 	uint64_t slots;          /* 0: as many as the file has */
 	uint64_t image_bytes;    /* of a block; 0: as the file has.  1 to 4 GiB */
-	uint32_t note_bytes;     /* the most bytes of a note beside a block; at most 65536 */
+	uint32_t note_bytes;     /* the most bytes of a note of a block; at most 65536 */
 	uint8_t fingerprint[32]; /* layout of the images */
 	/* 16 bytes, with which keys are hashed: a file of another secret is refused.  They are
 	 * stored only with DISK_KEEP_SECRET.  NULL: the file keeps a secret, drawn when it is
 	 * made */
 	const uint8_t *secret;
-	uint32_t threads;      /* 8; at most 64 */
-	uint32_t queue;        /* the most reads that wait, and as many writes; 256 */
-	uint64_t write_rate;   /* bytes a second; 0: no limit */
-	uint64_t write_burst;  /* the most bytes at once, after a pause; 0: those of one second */
+	uint32_t threads;    /* 8; at most 64 */
+	uint32_t queue;      /* the most reads that wait, and as many writes; 256 */
+	uint64_t write_rate; /* bytes a second; 0: no limit */
+	uint64_t
+		write_burst; /* the most bytes at once, after a pause; 0: the bytes of one second */
 	const struct log *log; /* for messages; NULL: none.  It outlives the disk */
 };
 
-/* Open it for this process alone, make it if asked to, start the threads.
+/* Open it for only this process, make it if asked to, start the threads.
  *   -ENOENT      there is none, and no DISK_CREATE
  *   -EBUSY       another process has it locked
- *   -EPERM       another user's, or others may read or write it
+ *   -EPERM       another user's, or other users may read or write it
  *   -ENOTSUP     no regular file (a link, a device, a pipe)
  *   -EBADMSG     both superblocks are damaged, or the file is shorter than they say; with DISK_ASIDE
  *                only where nobody says how large a new one is to be, or too many are aside
@@ -95,7 +96,7 @@ struct disk_options { /* zero = default */
  *   -EXDEV       another layout, another secret, images of other lengths
  *   -ERANGE      another number of slots, and no DISK_RESIZE
  *   -ENOSPC      no room for that many slots
- *   -EINVAL, -ENOMEM, others of open(2): with a sentence, as all of these */
+ *   -EINVAL, -ENOMEM, other errors of open(2).  All errors have a sentence */
 int disk_open(const char *path, const struct disk_options *opt, struct disk **ret);
 /* Called after disk_open with DISK_LATER.  The file is made, gets its size and, with clear, loses
  * all its blocks: at once, or not at all.  Before it only disk_scan, which finds the blocks that
@@ -114,12 +115,12 @@ struct disk_info {
 	bool made;       /* this disk_open has made it, or disk_begin is going to */
 	bool mended;     /* one superblock was damaged, and was written again */
 	bool direct;     /* O_DIRECT works here */
-	bool removed;    /* nobody will find the file any more, since its name is gone */
+	bool removed;    /* nobody will find the file any more, because its name is gone */
 	bool broken;     /* point 5 */
 };
 void disk_info(struct disk *d, struct disk_info *ret);
 /* The content of a file's superblocks (without `direct`, `removed`, `broken`), without a lock.  It
- * is for a caller that needs the secret before there is a cache.  Errors are those of disk_open;
+ * is for a caller that needs the secret before there is a cache.  Errors as in disk_open;
  * an empty or unfinished file is -ENOENT. */
 int disk_peek(const char *path, struct disk_info *ret);
 
@@ -180,7 +181,7 @@ struct disk_op {
  *   -ENODATA    the file ends before it
  *   -ETIME      its deadline passed while it waited
  *   -ECANCELED  the disk was closed while it waited
- *   -EIO, -ENOSPC and others of the system */
+ *   -EIO, -ENOSPC and other errors of the system */
 int disk_submit(struct disk *d, struct disk_op *op);
 
 /* The same, run at once in the calling thread. */
@@ -191,9 +192,9 @@ int disk_sync(struct disk *d);  /* make everything durable that was answered */
 /* For evictions: the header becomes FREE, and is on the disk when the next clear or sync has been
  * answered.  A write does so itself before it begins. */
 int disk_free(struct disk *d, uint64_t slot);
-/* The header and the note alone, as they are now; results as in a read. */
+/* Only the header and the note, as they are now; results as in a read. */
 int disk_look(struct disk *d, struct disk_slot *what, void *note);
-/* The note alone, of a block from a scan or a look: what->note_bytes of it.  -EBADMSG: it is
+/* Only the note, of a block from a scan or a look: what->note_bytes of it.  -EBADMSG: it is
  * damaged, or the slot has been written since. */
 int disk_note(struct disk *d, const struct disk_slot *what, void *note);
 /* The notes of the 1024 slots around this one are going to be read: the system may begin. */

@@ -22,11 +22,11 @@
  *
  * Version 1 had headers with another magic, without seed and word.  Such a file becomes one of
  * version 2 when it is opened, and its headers stay until their slots are written.  A death in the
- * middle of that leaves a superblock of version 1 beside one of version 2: both are good.
+ * middle of that leaves superblocks of version 1 and version 2: both are good.
  *
  * The order of a write is this: the header becomes zeros; then the image is stored, then the note,
  * then the header.  A process that dies in between leaves a free slot.  A machine that dies may
- * lose any of these stores, since none is synced.  Then the header and the image do not agree, and
+ * lose any of these stores, because none is synced.  Then header and image do not agree, and
  * the checksums show it.
  *
  * Two superblocks.  B is written first; A only when B is on the disk.  So one of them is whole at
@@ -66,9 +66,9 @@ struct disk_super {
 	uint64_t image_bytes, slot_bytes;
 	uint32_t note_bytes, made;
 	uint8_t secret[16];    /* of the keys; zeros: it is kept elsewhere */
-	uint64_t secret_check; /* tells another secret from it */
+	uint64_t secret_check; /* differs for another secret */
 	uint64_t generation;   /* rises with each write of a superblock: the higher one counts */
-	uint64_t epoch;        /* headers of another one are of nothing */
+	uint64_t epoch;        /* headers with another epoch are invalid */
 	/* how often it was opened: upper bits of `serial`, and of an epoch that a clear begins */
 	uint64_t opens;
 	uint64_t clock_ns; /* the file's own clock (disk_now), and when that was: */

@@ -102,11 +102,11 @@ static inline uint64_t disk_bytes(const struct disk *d, uint64_t slots)
 /* ---- super.c: with super_lock held, or while no other thread has the disk ---- */
 
 enum super_look { SUPER_GOOD, SUPER_BAD, SUPER_NONE, SUPER_VERSION, SUPER_ENDIAN, SUPER_UNREAD };
-/* Store the better of the two in *ret; *ret_mend: the other is damaged.  SUPER_UNREAD: errno. */
+/* Store the better superblock in *ret; *ret_mend: the other is damaged.  SUPER_UNREAD: errno. */
 enum super_look super_read(int fd, struct disk_super *ret, bool *ret_mend, uint32_t *ret_version);
-int super_store(struct disk *d, uint64_t at); /* store one of them, without a sync */
+int super_store(struct disk *d, uint64_t at); /* store one superblock, without a sync */
 void super_next_epoch(struct disk *d);        /* in d->super */
-int super_commit(struct disk *d);             /* store both, on the disk; it clears `broken` */
+int super_commit(struct disk *d);             /* store both, with a sync; it clears `broken` */
 int super_sync(struct disk *d);               /* headers and all: fdatasync */
 /* call it when a header could not be removed; it takes super_lock */
 void super_break(struct disk *d);

@@ -97,8 +97,8 @@ struct remote;
 /* Check NAME:word=value,... as far as that is possible without a cache: its form, the plugin, and
  * words that the plugin does not take.  The plugin judges the values when it opens. */
 int remote_check(const char *spec);
-/* 0, or an error with its sentence (err_set): there is no such plugin, others could have written
- * it, an option is wrong, or the plugin's open failed.  A store that does not answer is no
+/* 0, or an error with its sentence (err_set): there is no such plugin, other users could have
+ * written it, an option is wrong, or the plugin's open failed.  A store that does not answer is no
  * error. */
 int remote_open(const struct remote_options *o, struct remote **ret);
 /* Calls under way end soon, with -ECANCELED, and later ones at once.  Any thread. */

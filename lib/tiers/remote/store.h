@@ -35,9 +35,9 @@ struct remote {
 	/* Set by any thread, relaxed: a late value costs a call, or a tick. */
 	uint32_t state, stopped;
 	uint64_t refused;      /* bits of calls that the store refuses to us and that the log has */
-	uint32_t right, wrong; /* images since the last wrong one; number of wrong ones */
+	uint32_t right, wrong; /* right images after the last wrong one; number of wrong images */
 	uint64_t lost;         /* bits by lane: the LOST lanes, as the last tick has seen them */
-	uint64_t lost_until;   /* nothing is asked before that time, since a lane was LOST */
+	uint64_t lost_until;   /* nothing is asked before that time, because a lane was LOST */
 	uint32_t fenced;       /* puts that are given up from now on can be fenced */
 	uint64_t unsure_ns;    /* used if o.unsure_ns is NULL */
 

@@ -42,7 +42,7 @@ struct kin {
 	uint32_t *hash;  /* the hash of the parent's key; 0: the record is no entry */
 	uint32_t *later; /* in the list: the next entry + 1, or KIN_LAST; 0: it is not listed */
 	uint32_t listed; /* the first listed entry + 1 */
-	/* bits: the entry came without its parent, whose key was not removed since */
+	/* bits: the entry came without its parent, whose key was not removed after that */
 	uint64_t *came;
 };
 
@@ -56,7 +56,7 @@ void kin_end(struct kin *k);
 /* From now on the number is an entry with that parent, and with no other parent. */
 void kin_enter(struct kin *k, uint32_t number, const gpc_key *parent, bool listed);
 void kin_leave(struct kin *k, uint32_t number);
-/* Add all entries with that parent, and perhaps some others.  False: there is no memory. */
+/* Add all entries with that parent, and perhaps some other entries.  False: no memory. */
 bool kin_children(struct kin *k, const gpc_key *parent, struct numbers *to);
 
 /* A block with that key was removed. */

@@ -6,7 +6,7 @@
  *   board.c    the lock, and the steward's words in shared memory
  *   slots.c    the content of a tier's slots, as this process knows it
  *   images.c   blocks of RAM: held without a use, their bytes as pieces, their checksums
- *   notes.c    an engine's words about a block, kept beside it in a file
+ *   notes.c    an engine's words about a block, kept with it in a file
  *   up.c       questions: from a tier to RAM
  *   down.c     from RAM to a tier, ahead of need; above.c, the ancestors of such blocks
  *   room.c     how many blocks go down, and for which of them others go from the tier
@@ -110,14 +110,14 @@ uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_
 struct lower { /* a lower tier, with its pool */
 	struct gpc_tiers *t;
 	const char *name; /* "disk" */
-	/* exactly one of the two is set */
+	/* exactly one of these is set */
 	struct disk *file;
 	struct tier_store *store;
 	uint64_t fails_ns, writes_ns; /* disk.c: writes fail; no more of them before that time */
 	uint32_t index, space;        /* its place in the board */
 	uint32_t pool, record, blocks;
 	uint64_t block_bytes;
-	/* the most bytes of a note beside a block; 0: none is kept here, or there */
+	/* the most bytes of a note of a block; 0: the cache or the tier keeps no notes */
 	uint32_t note_room;
 	uint8_t fingerprint[32];
 	struct shm_tier *shown;
@@ -138,7 +138,7 @@ struct lower { /* a lower tier, with its pool */
 	bool later;         /* down.c: blocks are due, but may not be written yet */
 	/* a block leaves RAM when it is here, and leaves here when it is in RAM */
 	bool exclusive;
-	uint32_t broken; /* nothing is written now, since it rests or its pool has gone */
+	uint32_t broken; /* nothing is written now, because it rests or its pool has gone */
 	bool gone;       /* ... for ever */
 	/* feed.c: the feed has reported the pool's end; its number may be reused */
 	bool ended;
@@ -230,7 +230,7 @@ void board_begins(struct gpc_tiers *t);
 void board_keeps(struct gpc_tiers *t, const uint8_t file[16]);
 void board_show(struct gpc_tiers *t); /* questions may come */
 void board_leave(struct gpc_tiers *t);
-/* Sleep until the bell has rung since `seen`, or for this time. */
+/* Sleep until the bell has rung after `seen`, or for this time. */
 void board_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns);
 uint32_t board_bell(const struct gpc_tiers *t);
 void board_wake(struct gpc_tiers *t); /* wake our own threads */
@@ -284,8 +284,8 @@ uint32_t room_for(struct lower *d, uint32_t n, uint32_t pool, const gpc_block *s
 
 /* ---- images.c ---- */
 
-/* A reference that is no use: recency stays as it is, since the writer knows a steward by its
- * pools (index/table/lru.c). */
+/* A reference that does not count as a use: recency stays as it is, because the writer knows a
+ * steward by its pools (index/table/lru.c). */
 bool hold_quietly(gpc *c, gpc_block block, const gpc_key *key);
 void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n);
 

@@ -23,7 +23,7 @@ struct tier_store {
 	struct remote *remote;
 	struct shm_tier *shown;
 	uint64_t image_bytes, deadline_ns;
-	void *memory; /* the memory that the store was told of */
+	void *memory; /* the memory that the store knows */
 	uint64_t memory_bytes;
 
 	pthread_mutex_t lock;  /* taken below that lock */
@@ -31,7 +31,7 @@ struct tier_store {
 	uint32_t lanes;        /* bits of the free lanes ... */
 	uint32_t lost;         /* ... and of the lanes whose plugin has not returned */
 	struct kept kept[LANES];
-	/* nothing is written until then, since the last call was refused */
+	/* nothing is written until then, because the last call was refused */
 	uint64_t rest_ns, rests_until;
 	struct gone gone; /* keys to be removed there ... */
 	bool blind; /* ... and there are more than can be remembered, so nothing is read any more */

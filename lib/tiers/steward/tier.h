@@ -43,7 +43,7 @@ struct tier_item {
 	struct image_sum sum; /* for a read the seed is wanted, and all of it is the answer */
 	bool has_crc;         /* for a write: sum.crc is known, and so are the sums of the parts */
 	struct image_parts parts;
-	/* for a write: stored beside it; at most as many bytes as the tier has room for */
+	/* for a write: stored with the block; at most as many bytes as the tier has room for */
 	const void *note;
 	uint32_t note_bytes;
 	gpc_block ram; /* the block of RAM that iov points into */
