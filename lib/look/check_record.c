@@ -217,7 +217,8 @@ static void check_live(struct check *k, uint32_t i, const struct shm_record *r)
 	} else if ((entries & 15) > 1 || entries >> 4 > 1) {
 		bad_record(k, i, "two table entries of one bucket name it");
 	} else if (entries == 0x11 && !k->open_sections) {
-		/* It is a relocation.  If a section is open, its grace period may last. */
+		/* The second entry is of a relocation.  If a section is open, its grace period may
+		 * last. */
 		k->unfinished = true;
 		if (!k->last || check_passes_over(k))
 			bad_record(k, i, "a table entry in each of its buckets names it");

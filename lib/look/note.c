@@ -44,9 +44,9 @@ static int stale(gpc_block block)
 	return err_set(ESTALE, "block %d does not hold that key now: look it up again", block);
 }
 
-/* Its key is stored before LIVE, and its note before that: so a record that is LIVE under that
- * key, and has the same word afterwards, was LIVE under it while the note was copied.  Pairs with
- * (n) of index/segment/note.c. */
+/* A block's key is stored before LIVE, and its note before that: so a record that is LIVE under
+ * that key, and has the same word afterwards, was LIVE under it while the note was copied.  Pairs
+ * with (n) of index/segment/note.c. */
 static int copy_note(const struct segment *s, uint32_t record, gpc_block block, const gpc_key *key,
 		     struct copy *copy)
 {

@@ -40,7 +40,7 @@ static bool verify_all(void *arg)
 	return memcmp(t->got, t->expect, t->n * sizeof(*t->got)) == 0;
 }
 
-/* They have to be this many times slower than gpc. */
+/* The mark: other tables have to be this many times slower than gpc. */
 static void mark_lookup(struct bench_row *row, const char *name)
 {
 	static const struct {

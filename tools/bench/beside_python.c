@@ -19,7 +19,7 @@ struct python {
 	const char *why;
 };
 
-/* It measures itself, in a process of its own, all three ways at once. */
+/* The scheduler measures itself, in a process of its own, all three ways at once. */
 static double python_value(void *arg)
 {
 	struct python *p = arg;

@@ -70,7 +70,7 @@ static int run_hash(void *arg)
 	return 0;
 }
 
-/* Its keys chain, so a shorter text has the same keys as far as it goes. */
+/* The keys of a text chain, so a shorter text has the same keys as far as it goes. */
 static bool verify_hash(void *arg)
 {
 	const struct start_hash *h = arg;
@@ -117,7 +117,7 @@ static int run_upload(void *arg)
 	return bench_start_upload(u->table.table, u->mirror) == u->bytes ? 0 : -1;
 }
 
-/* It always copies everything, whatever has changed. */
+/* The starting algorithm always copies everything, whatever has changed. */
 void beside_sync(const struct bench_cache *b, uint32_t n, const struct contender *ours)
 {
 	static struct contender c[2];

@@ -61,7 +61,7 @@ void bench_unpin(pid_t pid)
 
 /* ---- the way out ---- */
 
-/* It only does what a signal handler may do. */
+/* Does only things that a signal handler may do. */
 static void go(void)
 {
 	int saved = errno;
@@ -102,7 +102,7 @@ void bench_fail(const char *fmt, ...)
 	exit(EXIT_RUNTIME);
 }
 
-/* It reads one name a line; a name that is gone already does no harm. */
+/* Reads one name from each line; a name that is gone already does no harm. */
 static _Noreturn void remove_all(int from)
 {
 	static char text[1 << 16];

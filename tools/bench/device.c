@@ -31,7 +31,7 @@ struct there { /* a cache with a mirror, and the way to it */
 
 /* ---- is there one? ---- */
 
-/* It is tried in a child, since a process that has used a GPU cannot fork any more. */
+/* The device is tried in a child, since a process that has used a GPU cannot fork any more. */
 static int try_device(struct crew_child *child, void *arg)
 {
 	const struct there *t = arg;

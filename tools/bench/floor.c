@@ -71,7 +71,7 @@ static uint32_t draw(const struct bench_floor *f, const struct part *p, uint64_t
 	return (uint32_t)(from + block / p->each % all);
 }
 
-/* Those that are written come first. */
+/* The lines that are written come first. */
 void floor_prepare(void *arg)
 {
 	struct bench_floor *f = arg;

@@ -55,7 +55,7 @@ static void note(struct contender *c, double ns, const struct insert *t)
 		c->at[c->n++] = ns / t->n;
 }
 
-/* It does not wait for each publication; all are acknowledged at the end. */
+/* The worker does not wait for each publication; all are acknowledged at the end. */
 static int run(struct insert *t)
 {
 	gpc *c = t->c;

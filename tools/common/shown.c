@@ -42,7 +42,7 @@ size_t shown_decode(const char *s, uint32_t *ret)
 	return c < least[len] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : len;
 }
 
-/* They take no room, and change the characters around them, their direction for instance. */
+/* These characters take no room, and change those around them, for instance their direction. */
 static bool is_unseen(uint32_t c)
 {
 	return (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||

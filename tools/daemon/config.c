@@ -111,7 +111,7 @@ static bool is_section(const char *section)
 	return is_ours(section);
 }
 
-/* One key has one value, also where two of our sections could have it. */
+/* A key has one value, even if two of our sections could have it. */
 static const struct config_key *find_twin(const struct reader *r, const char *section,
 					  const char *key)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The commands that forget: clear forgets the blocks of a pool or of a tag, drop forgets one key.
- * Where no process is the writer, gpc-inspect is the writer meanwhile.
+ * If no process is the writer, gpc-inspect is the writer while it works.
  * Tests: t/tools/inspect-change.t */
 #include "config.h"
 

@@ -111,7 +111,7 @@ void inspect_show_caches(const json_t *rows)
 		const char *why = json_string_value(json_object_get(row, "refused"));
 		const char *state = json_string_value(json_object_get(row, "state"));
 
-		/* where the cache is good for others the state says enough */
+		/* if other users can use the cache, the state says enough */
 		if (why && !strstr(state, "closed to this user"))
 			cli_error("%s: %s", json_string_value(json_object_get(row, "name")), why);
 	}

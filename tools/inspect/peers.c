@@ -137,7 +137,7 @@ static json_t *list_peers(gpc *c, const struct gpc_info *info, json_t **ret_wait
 	return rows;
 }
 
-/* Where a file is cut off or missing, its seats look empty.  A message says so, since the list is
+/* If a file is cut off or missing, its seats look empty.  A message says so, since the list is
  * not whole. */
 static int say_damaged(const struct inspect *in, const struct gpc_info *info)
 {

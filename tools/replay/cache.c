@@ -87,7 +87,7 @@ static int has_writer(const struct run *run, gpc *c)
 	return r < 0 ? -1 : info.writer_pid != 0;
 }
 
-/* Where there is no writer, it says so before it waits. */
+/* If there is no writer, a message says so before the wait. */
 static int wait_served(const struct run *run, gpc *c)
 {
 	uint64_t end = cli_now_ns() + PATIENCE_MS * UINT64_C(1000000);

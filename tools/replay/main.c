@@ -178,7 +178,7 @@ static int show_result(struct run *run)
 	return !r.left && r.kills == run->a.kills ? 0 : -1;
 }
 
-/* Where the device cannot be opened, there is no use in asking it for memory. */
+/* If the device cannot be opened, it is useless to ask it for memory. */
 static int make_cache(struct run *run)
 {
 	run->a.up = run->a.ram && !run->a.fetch ? PROMOTE_BATCH : 0;

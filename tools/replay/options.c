@@ -163,7 +163,7 @@ static bool set_option(struct args *a, int opt, const char *arg)
 	}
 }
 
-/* Where the pieces lie: -1 to go on, or the exit status. */
+/* Sets the places of the pieces: -1 to go on, or the exit status. */
 static int set_pieces(struct args *a)
 {
 	uint64_t k = PIECES_MOST;

@@ -240,8 +240,8 @@ static const struct point *widest(const struct plot *p)
 static void put_mark(FILE *f, const struct plot *p, const struct point *at, uint32_t curve)
 {
 	double x = at_x(p, at->blocks), rate = share(p, at->hits[curve]);
-	/* its text stands above the upper line to the left, others below the lines to the right,
-	 * where there is room */
+	/* the text of the upper line stands above it to the left, other texts below the lines to
+	 * the right, if there is room */
 	bool right = curve == ONE ? x < LEFT + 80 : x < RIGHT - 80;
 
 	fprintf(f, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", class_of[curve], x,

@@ -141,7 +141,7 @@ static const struct driver *kind_of(const char *device)
 
 /* ---- lists ---- */
 
-/* It judges by the form, whatever devices this library is built with. */
+/* Decides by the form of the name, whatever devices this library is built with. */
 static bool is_device(const char *text)
 {
 	const struct driver *d = kind_of(text);

@@ -55,7 +55,7 @@ static void shift(const struct device_query *q, uint32_t *start)
 		start[i] = q->start[i] - q->start[0];
 }
 
-/* It uses the same jobs as a launch.  The one block of memory has the blocks, lengths and
+/* A question uses the same jobs as a launch.  The one block of memory has the blocks, lengths and
  * starts. */
 static int host_ask(void *dev UNUSED, const struct dev_view *view, const struct device_query *q,
 		    struct device_result *ret)

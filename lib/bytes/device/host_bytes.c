@@ -47,8 +47,8 @@ _Static_assert(sizeof(struct handle) == sizeof(((struct shm_part *)0)->handle), 
 
 /* ---- lent memory, at its lender's ---- */
 
-/* It must be a regular file of shared memory, and long enough: 0, or an errno.  So a forged handle
- * that names another file makes nobody write to it. */
+/* The file must be a regular file of shared memory, and long enough: 0, or an errno.  So a forged
+ * handle that names another file makes nobody write to it. */
 static int check_file(int fd, uint64_t at, uint64_t bytes, struct stat *ret)
 {
 	struct statfs fs;

@@ -165,7 +165,7 @@ static void tell_memory(gpc *c, int pool, const struct memory *m, struct gpc_poo
 	memcpy(out.device, m->device, sizeof(out.device));
 	tell_parts(m, &out);
 	tell_file(m, &out);
-	/* It takes 5 ms a GiB: a caller that only wants to map the memory passes a shorter
+	/* This look takes 5 ms a GiB: a caller that only wants to map the memory passes a shorter
 	 * struct. */
 	if (m->kind == GPC_RAM && ret->size > offsetof(struct gpc_pool_memory, huge_bytes))
 		out.huge_bytes = huge_bytes(&c->seg, m);

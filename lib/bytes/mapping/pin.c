@@ -248,7 +248,7 @@ static struct map *find_wanted(const struct maps *s)
 	return m;
 }
 
-/* Register all memory that is wanted by now.  Later requests are found, or `asked` says so. */
+/* Register all memory that is wanted now.  Later requests are found, or `asked` says so. */
 static void pin_all(gpc *c)
 {
 	const struct device_bytes *device;

@@ -106,7 +106,7 @@ static int numa_fits(const gpc *c, uint64_t number, const struct memory_pages *w
 		c->seg.name, m.numa, (unsigned long long)m.nodes, numa, (unsigned long long)nodes);
 }
 
-/* Those who seal its blocks reckon with so many parts. */
+/* Programs that seal blocks of this memory rely on the number of its parts. */
 static int sums_fit(const gpc *c, uint64_t number, const struct gpc_memory *want)
 {
 	struct gpc_memory w;

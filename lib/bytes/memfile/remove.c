@@ -113,7 +113,7 @@ int memory_remove(const struct segment *s, uint64_t number)
 	return err;
 }
 
-/* It goes with the cache, whatever it contains. */
+/* The file goes with the cache, whatever it contains. */
 int memory_remove_named(const struct segment *s, const char *suffix, void *arg)
 {
 	uint64_t number = memory_suffix_number(suffix);

@@ -26,7 +26,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int hook_error;
 static uint64_t first_part[PART / 64], *part[PARTS] = { first_part };
 
-/* It runs in the child before fork(2) returns there, so it allocates nothing and takes no other
+/* Runs in the child before fork(2) returns there, so it allocates nothing and takes no other
  * lock. */
 static void close_all(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claim.c - one peer computes a key that many want.
  *
- * A claim is a mark on a reservation, by the writer (index/table/pending.h has its states and rules).
- * claim_wait.c has the waits.
+ * A claim is a mark on a reservation, by the writer (index/table/pending.h has its states and
+ * rules).  claim_wait.c has the waits.
  * Tests: t/index/claim-ends.t t/index/claims.t t/index/pool-gone.t t/index/at-once.t
  *   t/bytes/claim-in-ram.t t/bytes/transfer-stores.t */
 #include "config.h"
@@ -157,7 +157,7 @@ static uint64_t age_of(const struct shm_record *r, const gpc_key *key)
 	return mark.since < now ? now - mark.since : 0;
 }
 
-/* The record may be another's by now.  Then it has another life, and a wait for it ends at
+/* The record may belong to another key by now.  Then it has another life, and a wait for it ends at
  * once. */
 static void describe(const gpc *c, const struct answer *a, const gpc_key *key,
 		     struct gpc_claim *ret)

@@ -182,7 +182,7 @@ GPC_EXPORT int gpc_writer_serve(gpc *c, int timeout_ms)
 	return n;
 }
 
-/* It only uses atomic operations and one system call, since it may be called in a signal
+/* Uses only atomic operations and one system call, since it may be called in a signal
  * handler. */
 GPC_EXPORT void gpc_writer_wake(gpc *c)
 {

@@ -24,7 +24,7 @@ static void parent(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* It runs between fork and exec, so it allocates nothing and takes no other lock. */
+/* Runs between fork and exec, so it allocates nothing and takes no other lock. */
 static void child(void)
 {
 	gpc *c;

@@ -40,8 +40,8 @@ static int add_to_special(gpc *c, uint32_t record, gpc_block block, uint16_t old
 	enum hold hold = hold_of(old);
 
 	if (hold == HOLD_PENDING || hold == HOLD_BACK) {
-		/* It is our own reservation, and the block is LIVE by now, so references are added
-		 * to the cell's value.  Another thread may have made this step before us. */
+		/* The hold is our own reservation, and the block is LIVE by now, so references are
+		 * added to the cell's value.  Another thread may have made this step before us. */
 		hold_step_from(c, record, block, HOLD_LIVE, (uint16_t)(old + 1), sum);
 		sum->refs++;
 		return 0;

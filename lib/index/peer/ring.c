@@ -232,9 +232,9 @@ bool ring_has_writer(gpc *c)
  *
  *   generation    lock      then
  *   ----------    --------  ----------------------------------------------------------------
- *   as it was     not held nobody has come, so no wait has anything to wait for
- *   as it was     held      the mark is removed, and each wait gives the next writer its time
- *   another one   any       the same; if the lock is not held, that writer has ended, too
+ *   unchanged     not held  nobody has come, so no wait has anything to wait for
+ *   unchanged     held      the mark is removed, and each wait gives the next writer its time
+ *   another one   any       as when it is held; if the lock is not held, that writer has ended, too
  *
  * A thread may store what it has seen after another thread that saw more has stored.  The next
  * look at the lock corrects that. */

@@ -149,8 +149,8 @@ static bool is_kept(const gpc *c, uint32_t peer, const struct identity *who)
 	return seat_is_over(&c->seg, peer, who) && companion_lives(&c->seg, c->seg.lock_fd, peer);
 }
 
-/* It judges as reap_dead() would, but without its locks: the number is only a reason to try a
- * reaping.  A seat whose lock is free counts also if no writer has noted it as lost yet. */
+/* Decides as reap_dead() would, but without the locks of that function: the number is only a reason
+ * to try a reaping.  A seat with a free lock counts even if no writer has noted it as lost yet. */
 uint32_t seat_count_dead(gpc *c)
 {
 	uint32_t i, n = 0;

@@ -51,7 +51,7 @@ static bool take_mark(gpc *c, int section)
 	return true;
 }
 
-/* It leaves only a section that gpc_section_enter has opened, and only once. */
+/* Leaves only a section that gpc_section_enter has opened, and only once. */
 GPC_EXPORT int gpc_section_leave(gpc *c, int section)
 {
 	int err = handle_check(c, true);

@@ -44,7 +44,7 @@ static uint32_t use_prefix(struct call *a, const gpc_key *keys, gpc_block *found
 	return i;
 }
 
-/* It goes in parts, as look_up_group() does.  A part with a miss is the last one. */
+/* The keys are looked up in parts, as in look_up_group().  A part with a miss is the last one. */
 static uint32_t match_run(struct call *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
 {
 	gpc_block found[4][PROBE_GROUP];

@@ -115,7 +115,7 @@ static void end(struct both *b, uint32_t n)
 	call_end(&b->near, n);
 }
 
-/* It is called in the section of the call. */
+/* Runs in the section of the caller. */
 static bool is_in(const gpc *c, uint32_t spaces, const gpc_key *key)
 {
 	struct probe l;

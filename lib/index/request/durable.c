@@ -88,7 +88,8 @@ static int was_durable(const struct shm_board *d, const struct removal *r, uint3
 	return before ? 1 : -ENOTCONN;
 }
 
-/* 1: it is on the disk.  0: not yet, or nobody has said so yet.  -ENOTCONN: nobody will say so. */
+/* 1: the removal is durable.  0: not yet, or no steward has confirmed it yet.  -ENOTCONN: no
+ * steward will. */
 static int is_durable(const struct shm_board *d, const struct removal *r, uint64_t want)
 {
 	/* It pairs with (o) of tiers/steward/board.c, and comes before the life: a steward that

@@ -87,7 +87,7 @@ void returns_sweep(gpc *c)
 	pthread_mutex_unlock(&c->returns_lock);
 }
 
-/* It comes before the call that adds the pool returns its number, so every thread that knows the
+/* Runs before the call that adds the pool returns its number, so every thread that knows the
  * number finds this. */
 void returns_begin(gpc *c, uint32_t pool, struct returns *r)
 {

@@ -38,8 +38,8 @@ static int write_fields(const struct gpc_field *f, uint32_t n, struct shm_words 
 	return 0;
 }
 
-/* It is sent as pool.c asks for a pool: one request at a time, and the writer may not have read
- * the last one yet. */
+/* The words are sent in the way in which pool.c asks for a pool: one request at a time, and the
+ * writer may not have read the last one yet. */
 static int keep(gpc *c, const struct shm_words *words, const gpc_key *root, uint64_t deadline)
 {
 	struct shm_command cmd = { .op = CMD_ROOT,

@@ -93,7 +93,7 @@ void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes)
 		munmap(p, ROUND_UP(bytes, s->unit));
 }
 
-/* It is only a wish.  Kernels collapse ranges that have at least one page. */
+/* The advice is only a wish.  Kernels collapse ranges that have at least one page. */
 void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes)
 {
 	uint64_t whole = bytes & ~(HUGE - 1), at;

@@ -242,7 +242,7 @@ void segment_unmap_writer(const struct segment *s, uint8_t *index)
 	segment_unmap_pages(s, index, s->at.index_bytes);
 }
 
-/* It goes by way of /proc, since the name may be gone, or another file's by now. */
+/* Opens the file by way of /proc, since the name may be gone, or may be another file's by now. */
 int segment_open_lock(const struct segment *s)
 {
 	char path[64];

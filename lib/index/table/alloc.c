@@ -66,7 +66,7 @@ void writer_no_memory(void)
 	longjmp(*way.out, 1);
 }
 
-/* Its pointers are set here, since the piece may be new, or may have moved. */
+/* The piece's pointers are set here, since the piece may be new, or may have moved. */
 static void *hang(struct writer_memory *m)
 {
 	*m->at = m;

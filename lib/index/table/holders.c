@@ -86,7 +86,7 @@ static bool is_due(struct writer *w, uint32_t peer, uint64_t now_ns)
 	return now_ns >= w->peer[peer].look_ns && !load_relaxed(&seg_seat(&w->seg, peer)->refs);
 }
 
-/* This is only for people.  A time that is yet to come is of another clock. */
+/* This is only for people.  A time in the future belongs to another clock. */
 static void note_refs(struct writer *w, uint64_t now_ns)
 {
 	uint32_t peer;

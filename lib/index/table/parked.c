@@ -88,7 +88,7 @@ void parked_add(struct writer *w, uint32_t record)
 {
 	uint32_t list = witness_of(w, record);
 
-	/* It was released at this moment, so any list whose turn begins anew will do. */
+	/* The block was released at this moment, so any list whose turn begins anew will do. */
 	append(w, list == NONE ? w->max_peers : list, record);
 	w->nparked++;
 }
@@ -177,7 +177,7 @@ void parked_look(struct writer *w)
 	}
 }
 
-/* It reads no clock if there is little to look at. */
+/* Reads no clock if there is little to look at. */
 static void look_whole(struct writer *w, uint32_t list, bool again)
 {
 	struct parked *p = &w->parked[list];
@@ -204,8 +204,8 @@ bool parked_look_all(struct writer *w, bool again)
 	return w->nparked < before;
 }
 
-/* It has a place of its own in each list: a busy peer begins the turns anew all the time, so the
- * rows at their end would wait until that peer rests. */
+/* Housekeeping has a place of its own in each list: a busy peer begins the turns anew all the time,
+ * so the rows at their end would wait until that peer rests. */
 void parked_housekeep(struct writer *w)
 {
 	uint32_t rows = HOUSEKEEP_ROWS, i, list = w->parked_next;

@@ -27,7 +27,7 @@ static bool is_key(const struct pending *p, uint32_t space, const gpc_key *key)
 	return p->space == space && key_same(&p->key, key);
 }
 
-/* Its place, or the empty entry where it would be. */
+/* The place of the key's entry, or the empty entry where it would be. */
 static uint32_t find_place(const struct writer *w, uint32_t space, const gpc_key *key)
 {
 	uint32_t at = place_of(w, space, key);

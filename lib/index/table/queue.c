@@ -49,8 +49,8 @@ static inline uint64_t among_equals(const struct leaf *a)
 	return (uint64_t)~a->depth << 32 | a->record;
 }
 
-/* It has no branches, which would be mispredicted: many items that came within a tick have equal
- * stamps. */
+/* The comparison has no branches, which would be mispredicted: many items that came within a tick
+ * have equal stamps. */
 static inline bool goes_before(const struct leaf *a, const struct leaf *b)
 {
 	return (a->stamp < b->stamp) |

@@ -118,8 +118,8 @@ void record_quarantine(struct writer *w, uint32_t record)
 	reserved_dying(w, record, REC_QUARANTINE);
 }
 
-/* Its owner may go on holding it by a cell (rule B7).  There is no other reference, and no entry
- * ever named it. */
+/* The block's owner may go on holding it by a cell (rule B7).  There is no other reference, and no
+ * entry ever named it. */
 void record_refuse(struct writer *w, uint32_t record)
 {
 	reserved_dying(w, record, 0);

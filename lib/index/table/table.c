@@ -84,7 +84,7 @@ static uint32_t slot_record(struct writer *w, uint32_t entry)
 	return word ? w_find_record(w, (gpc_block)(word - 1)) : NONE;
 }
 
-/* Its memory is kept for the next relocation, since relocations come and go all the time. */
+/* The memory of a relocation is kept for the next one: relocations come and go all the time. */
 static void relocation_end(struct writer *w, struct relocation **at)
 {
 	struct relocation *r = *at;

@@ -64,7 +64,7 @@ static void tell_nobody(struct writer *w)
 	store_relaxed(&w_state(w)->served_ns, 0);
 }
 
-/* It comes before the takeover.  So a process that finds the seat taken can tell a serving writer
+/* Runs before the takeover.  So a process that finds the seat taken can tell a serving writer
  * from one that will soon give up the seat. */
 static void tell_who(struct writer *w)
 {

@@ -192,7 +192,7 @@ static void scan_other(struct writer *w, struct scan *sc, uint32_t record)
 	scan_free(w, sc, w_pool_of(w, record), record);
 }
 
-/* It goes from the last record of a pool to the first, since free blocks are stacked in that
+/* The scan goes from the last record of a pool to the first, since free blocks are stacked in that
  * order. */
 void takeover_others(struct writer *w, struct scan *sc)
 {

@@ -82,7 +82,7 @@ static void pin_sources(struct writer *w, const struct records *moving)
  *   left, its peer dead     RESERVED                the reaper looks; targets of living ranks wait
  *   left, senseless         any                     left = 0: they are ordinary reservations */
 
-/* Its writer died while it renamed the two entries of a relocation, so one entry names each
+/* The writer died while it renamed the two entries of a relocation, so one entry names each
  * block. */
 static void note_twice(struct writer *w, uint32_t from)
 {

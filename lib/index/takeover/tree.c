@@ -257,7 +257,7 @@ static void find_and_join(struct writer *w, struct scan *sc, const struct links 
 		records_add(&sc->orphans, record);
 }
 
-/* It has no parent and no move; a finished move would have brought a parent. */
+/* The record has no parent and no move; a finished move would have brought a parent. */
 static bool stands_alone(const struct writer *w, uint32_t record)
 {
 	return w->node[record].in_tree && w->node[record].parent == NONE;

@@ -33,8 +33,8 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	t = w_record(w, target);
 	if (t->owner != peer || t->op != load_relaxed(&cmd->commit.move_op))
 		return -ESTALE;
-	/* It was committed before, by a writer that died or a first try.  It is too late to give
-	 * it up. */
+	/* The target was committed before, by a writer that died or in a first try.  It is too late
+	 * to give it up. */
 	if (w_is(w, target, LIVE))
 		return load_relaxed(&cmd->flags) & CF_CANCEL ? -EEXIST : 0;
 	if (!w_is(w, target, RESERVED) || grant_holds(w, target) || w->node[target].bound)

@@ -36,8 +36,8 @@ static int32_t check(struct writer *w, const struct grant *g, uint32_t record,
 	n = &w->node[record];
 	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !has_key(w, record, cmd))
 		return -ESTALE;
-	/* It is leaving: its key is in another space, and is found here until its children have
-	 * gone. */
+	/* n->leaving: the block's key is in another space, and is found here until its children
+	 * have gone. */
 	if (n->leaving || n->pins || n->selected || n->first != NONE ||
 	    !grant_is_alone(w, g->peer, record))
 		return -EBUSY;

@@ -57,7 +57,7 @@ static void evict(struct writer *w, const struct grant *g, uint32_t record, uint
 	retire_evicted(w, record, &k, owner, op, &w_tally(w, g->peer)->evicted);
 }
 
-/* Its children go before it, deepest first (rule C5). */
+/* The block's children go before it, deepest first (rule C5). */
 static void evict_subtree(struct writer *w, const struct grant *g, uint32_t record)
 {
 	uint32_t n = tree_collect(w, record, &w->subtree, &w->subtree_size, 0), i;

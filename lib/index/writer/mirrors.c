@@ -89,7 +89,7 @@ static void open_one(struct writer *w, const char *device)
 	w->mirror[w->nmirrors++] = m;
 }
 
-/* It comes before the first change: nothing is dirty yet, and nothing is freed until a grace
+/* Runs before the first change: nothing is dirty yet, and nothing is freed until a grace
  * period that begins after this (rule T6). */
 void mirrors_open(struct writer *w)
 {

@@ -169,7 +169,8 @@ int32_t move_commit_target(struct writer *w, uint32_t peer, uint32_t target)
 	bool keep = t->flags & REC_COPY;
 	int32_t err;
 
-	/* It has no source: a writer died while it gave this one back, or the transfer is cut. */
+	/* The target has no source: a writer died while it gave the target back, or the transfer is
+	 * cut. */
 	if (w_pool_of(w, target)->state != POOL_READY || !t->source)
 		return -ESTALE;
 	if (w_word(w, source) != t->source_word || !is_copy(w, source, target))

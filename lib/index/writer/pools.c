@@ -139,7 +139,7 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 }
 
 /* Generations are odd while a pool is READY, and even from its end to its next life.  So each of
- * the two changes is one step, by whatever process, and also if it is begun again. */
+ * the two changes is one step, whichever process makes it, and even if it is begun again. */
 static uint32_t generation_of_life(uint32_t before)
 {
 	return (before + 1) | 1;
@@ -395,7 +395,7 @@ static bool is_meant(const struct writer *w, uint32_t p, int32_t pool)
 	return (pool < 0 || p == (uint32_t)pool) && w->pool[p].state != POOL_FREE;
 }
 
-/* It counts when all of them are cleared, since a descendant may be in a pool that was cleared
+/* Counts when all of the pools are cleared, since a descendant may be in a pool that was cleared
  * before its ancestor's. */
 static uint32_t count_held(struct writer *w, int32_t pool, bool remove)
 {

@@ -185,7 +185,7 @@ void reap_note(struct writer *w, uint32_t peer)
 	p->who = (struct identity){ s->pid, s->start_time, s->namespaces };
 }
 
-/* End the holds that others wait for.  Nobody sits down there meanwhile, whatever a hostile owner
+/* End the holds that others wait for.  Nobody can take the seat meanwhile, whatever a hostile owner
  * has stored. */
 static void silence(struct writer *w, uint32_t peer)
 {

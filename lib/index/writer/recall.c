@@ -156,8 +156,8 @@ bool recall_resume(struct writer *w, uint32_t record, bool told)
 		return false;
 	cell = cell_of(w, record);
 	if (!told || w_pool_of(w, record)->state != POOL_READY) {
-		/* It was put in stock for a command that runs again, or its pool goes, so it must
-		 * leave the stock.  The flag comes first, for the next successor. */
+		/* The block was put in stock for a command that runs again, or its pool goes, so it
+		 * must leave the stock.  The flag comes first, for the next successor. */
 		if (load_relaxed(cell) == CELL_STOCK)
 			store_relaxed(&r->flags, r->flags | REC_RECALL);
 		order_cas16(cell, &stock, 0);

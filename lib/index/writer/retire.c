@@ -348,7 +348,8 @@ void retire_quarantine(struct writer *w, uint32_t record, const struct identity 
 	};
 }
 
-/* It lasts until its owner has gone, if that can be seen from here; else for a time. */
+/* A quarantine lasts until the owner of the block has gone, if that can be seen from here; else for
+ * a time. */
 static bool is_quarantined(const struct quarantine *q, enum identity_answer owner)
 {
 	return owner == IDENTITY_THERE || (owner == IDENTITY_UNKNOWN && clock_ns() < q->until_ns);

@@ -26,8 +26,8 @@ struct sweep_job {
 static struct worker sweeper; /* its lock protects ... */
 static struct sweep_job *jobs;
 
-/* It has descriptors of its own, and uses pread: the writer and its handle may be gone meanwhile.
- * If the name is another cache's by now, it touches nothing. */
+/* The sweep has descriptors of its own, and uses pread: the writer and its handle may be gone
+ * meanwhile.  If the name is another cache's by now, it touches nothing. */
 static void sweep_cache(const struct sweep_job *job)
 {
 	struct segment s;

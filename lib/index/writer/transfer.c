@@ -164,8 +164,8 @@ void transfer_told(struct writer *w, uint32_t peer, uint64_t position)
 	transfer_set_told(w, t);
 	t->begun_ns = t->look_ns = clock_ns();
 	store_relaxed(&x->begun_ns, t->begun_ns);
-	/* It is stored before the answer, since its peer takes 0 for over.  A successor that finds
-	 * no answer sets it to 0, and the command runs again. */
+	/* left is stored before the answer, since the peer takes 0 for over.  A successor that
+	 * finds no answer sets it to 0, and the command runs again. */
 	store_release(&x->left, t->left);
 }
 

@@ -38,7 +38,7 @@ static void name_aside(const struct disk *d, uint32_t i, char *ret, size_t room)
 		snprintf(ret, room, "%s.bad", d->path);
 }
 
-/* It never replaces an existing file; -1 and errno. */
+/* Never replaces an existing file; -1 and errno. */
 static int rename_to_free(const char *from, const char *to)
 {
 	struct stat st;

@@ -125,7 +125,7 @@ static int set_end(struct disk *d, uint64_t end)
 		   : 0;
 }
 
-/* It comes after an error, whose sentence stays.  A part that cannot be cut off is never read. */
+/* Runs after an error, whose sentence stays.  A part that cannot be cut off is never read. */
 static void set_end_again(struct disk *d, uint64_t end)
 {
 	if (ftruncate(d->fd, (off_t)end) && d->log)
@@ -222,7 +222,7 @@ static void read_before(const struct disk *d, bool grows, struct before *b)
 	b->rest = NULL;
 }
 
-/* It comes before the superblocks name more slots, since otherwise the blocks of these headers
+/* Runs before the superblocks name more slots, since otherwise the blocks of these headers
  * would come back. */
 static int clear_rest(struct disk *d, const struct before *b)
 {

@@ -188,7 +188,7 @@ int disk_note(struct disk *d, const struct disk_slot *what, void *note)
 	return read_note(d, what, note);
 }
 
-/* It reads whole pages of notes, so no page of an image gets into the page cache. */
+/* Reads whole pages of notes, so no page of an image gets into the page cache. */
 void disk_note_ahead(struct disk *d, uint64_t slot)
 {
 	uint64_t first = slot - slot % DISK_GROUP;

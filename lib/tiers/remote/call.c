@@ -194,7 +194,7 @@ static void run_call(void *arg)
 	b->call(b->r->store, &b->with, b->item, b->n);
 }
 
-/* It runs in the lane's thread.  False: the lane is LOST, or nothing was called. */
+/* Runs in the lane's thread.  False: the lane is LOST, or nothing was called. */
 bool batch_call_plugin(struct remote *r, plugin_call call, uint32_t lane, uint32_t n,
 		       uint64_t deadline_ns)
 {

@@ -26,7 +26,7 @@ static bool is_name(const char *s)
 	return s[0] && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_-")];
 }
 
-/* It is looked for in the folder gpc beside the library, which may be anywhere, or in that of
+/* A plugin is looked for in the folder gpc beside the library, which may be anywhere, or in that of
  * configure's prefix. */
 static int find_installed(const char *name, char *path, size_t room)
 {

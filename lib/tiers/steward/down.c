@@ -65,7 +65,7 @@ static bool is_wanted(struct lower *d, gpc_block block, const struct about *a)
 	return count >= d->min_uses;
 }
 
-/* The block's place in RAM is wanted, and nothing has to be written for that.  Only we hold the
+/* The block's place in RAM is wanted, and the block need not be written first.  Only we hold the
  * block. */
 static bool leave_ram(struct gpc_tiers *t, gpc_block block, const gpc_key *key)
 {
@@ -212,7 +212,7 @@ static void publish_all(struct down *b, gpc_block *resident)
 			.source = b->block[i],
 			.life = WORD_GEN(a->word) + 1,
 		};
-		/* It comes before the publish: from now on the block follows the fate of its
+		/* Comes before the publish: from now on the block follows the fate of its
 		 * parent. */
 		kin_enter(&b->t->kin, b->d->record + (uint32_t)GPC_SLOT(b->slot[i]), &a->parent,
 			  a->alone);
@@ -365,9 +365,9 @@ static void enlist_above(struct down *b, gpc_block block)
 	enlist(b, block, &a, at);
 }
 
-/* Its ancestors join the batch.  A full batch is written before more join.  In a long chain the
- * root comes first, so that no block is ever there without its parent, whatever ends this.  False:
- * more is left, or the time for this is over. */
+/* The block's ancestors join the batch.  A full batch is written before more join.  In a long chain
+ * the root comes first, so that no block is ever there without its parent, whatever ends this.
+ * False: more is left, or the time for this is over. */
 static bool choose_above(struct down *b, const struct about *a, uint32_t pool, uint32_t most,
 			 uint32_t *moved)
 {

@@ -426,8 +426,8 @@ static const struct worker_kind store_kind = { .name = "gpc-tiers-tick",
 					       .what = "for a store",
 					       .step = store_step };
 
-/* Its thread stores its findings in the board.  So it ends before another steward may have its own
- * numbers there. */
+/* The store's thread stores its findings in the board.  So it ends before another steward may have
+ * its own numbers there. */
 void tier_remote_stop(struct tier_store *s)
 {
 	remote_stop(s->remote);

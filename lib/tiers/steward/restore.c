@@ -183,7 +183,7 @@ static void settle(struct lower *d, const uint64_t *at, const gpc_block *residen
 	tier_count(d, TIER_RESTORED, live);
 }
 
-/* Their notes, read from the file. */
+/* The notes of blocks, read from the file. */
 struct notes_read {
 	struct shm_note note[RESTORE];
 	uint8_t buffer[DISK_MOST_NOTE];

@@ -40,7 +40,7 @@ void store_lane_give(struct tier_store *s, uint32_t lane)
 }
 
 /* The plugin may store or read there until it returns.  So these blocks belong to nobody until
- * then.  A peer that waits for their keys does not wait for that. */
+ * then.  A peer that waits for their keys does not wait that long. */
 void store_lane_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
 		     bool is_read)
 {

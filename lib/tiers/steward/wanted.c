@@ -69,7 +69,7 @@ bool wanted_any(struct wanted *s)
 	return any;
 }
 
-/* Its block in RAM of that space, or GPC_NONE. */
+/* The block in RAM that has the wished key, in that space; or GPC_NONE. */
 gpc_block wanted_find(struct lower *d, const struct wish *wish)
 {
 	const struct segment *s = &d->t->c->seg;

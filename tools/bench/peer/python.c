@@ -31,7 +31,7 @@ static void run(int out, const char *const *argv, pid_t parent)
 	_exit(127);
 }
 
-/* Its output on both streams, up to the room; returns its exit status, or -1. */
+/* The program's output on both streams, up to the room; returns its exit status, or -1. */
 static int output_of(const char *const *argv, char *text, size_t room)
 {
 	pid_t parent = getpid(), pid;

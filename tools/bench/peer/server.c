@@ -61,7 +61,7 @@ static int connect_to(const struct sockaddr_un *at)
 	return fd;
 }
 
-/* It begins to listen some time after it has started. */
+/* A server begins to listen some time after it has started. */
 static int meet(struct server *s, const struct sockaddr_un *at, const char **why)
 {
 	struct timeval stuck = { .tv_sec = STUCK_S };

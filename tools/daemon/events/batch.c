@@ -94,7 +94,7 @@ static gpc_key root_of(const gpc_key *parent, const struct told_block *told)
 	return is_root(parent) ? *parent : told ? told->root : (gpc_key){ { 0, 0 } };
 }
 
-/* Its tokens, from the place where the key is now; -1 means that the key is gone. */
+/* The tokens of the block, from the place where the key is now; -1 means that the key is gone. */
 static int tokens_of(struct batches *b, const gpc_key *key, gpc_block block, uint32_t space)
 {
 	gpc_block at = block;

@@ -79,7 +79,7 @@ static void set_strict(struct events *e, int strict)
 }
 
 /* Sends a batch to all subscribers.  A subscriber that has too many batches already is left out.
- * Where all of them together have too many, no subscriber gets it; the last batch then comes once
+ * If all subscribers together have too many, none gets the batch; the last batch then comes once
  * more when there is room, and shows them the gap. */
 static void send_batch(struct events *e, uint64_t sequence, const void *bytes, size_t n)
 {

@@ -225,7 +225,7 @@ void part_keys(const struct top *t, struct page *p)
 		 t->paused ? "go on" : "pause");
 }
 
-/* Where there is room, parts stand apart. */
+/* If there is room, an empty line separates the parts. */
 static void gap(const struct top *t, struct page *p)
 {
 	if (t->rows >= 30)
