@@ -140,7 +140,7 @@ static const struct cli_help help[] = {
 	{ NULL, "\nThe cache:", NULL },
 	{ "--block-size N", "tokens in a block, 1 to 64k", NULL },
 	{ "--max-blocks N", "blocks of all pools together, at most, 1 to 256M",
-	  "the number that the pools below need, or 64k without pools" },
+	  "as many as the pools below need, else 64k" },
 	{ "--vram-blocks N", "make pool 0, of N blocks of VRAM; at most 16M", "0" },
 	{ "--ram-blocks N", "make pool 1, of N blocks of RAM, which pool 0 demotes to; at most 16M",
 	  "0" },
