@@ -18,7 +18,7 @@
 
 enum { WORDS = 16, GROUP_MOST = 4096, WRITES_MOST = 4 };
 
-/* Of a file without a name. */
+/* The descriptor of a file without a name. */
 static int open_unnamed(const char *dir)
 {
 	char path[4096];

@@ -5,7 +5,7 @@
  *   -------------  -------------------------------  -------------------------------------------
  *   free-target    gpc_setting_set                  the writer, at its next pass
  *   quota          gpc_setting_set                  the writer, at the next reserve
- *   log-level      gpc_setting_set                  each gpcd, within a second
+ *   log-level      gpc_setting_set                  each gpcd, within 2 seconds
  *   spill-ahead    gpc_setting_set, with --pool     the process that spills, at its next look
  *   disk-ahead     gpc_setting_set                  the steward of tiers, at its next round
  *   disk-max-age   gpc_setting_set                  the same

@@ -391,7 +391,7 @@ static int refuse_room(const struct shm_command *head, const char *argument, uin
 		       n, headroom, blocks, text);
 }
 
-/* Of the pool that is to give blocks. */
+/* The refusal of a command, by the state of the pool that is to give its blocks. */
 static int refuse_place(const gpc *c, const struct shm_command *head, const char *argument,
 			uint32_t pool, uint32_t n, int32_t err)
 {

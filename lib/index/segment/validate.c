@@ -186,8 +186,8 @@ static const char *plain(const char *from, size_t n, char *to)
 	return to;
 }
 
-/* Layout 1 had its checksum at the same place.  Of later layouts only the first fields are known,
- * and that the layout's number is small. */
+/* Earlier layouts have their checksum at the same place.  A later layout may differ in all but the
+ * first fields, so only its number is compared, which is small. */
 static bool is_other_layout(const struct shm_header *h)
 {
 	if (h->version < SHM_VERSION)

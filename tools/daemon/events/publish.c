@@ -29,7 +29,7 @@ enum {
 	HIGH_WATER = 100000,    /* batches that wait for one subscriber */
 	REPLAY_HIGH_WATER = 64, /* a batch of a snapshot has about a megabyte at most */
 	LINGER_MS = 500,
-	/* bytes of a client's message; a client that sends more is hung up on */
+	/* bytes of a client's message; a client that sends more is disconnected */
 	LONGEST = 1024,
 	BIND_MS = 50,         /* between two tries */
 	AGAIN_NS = 100000000, /* between two repetitions of the last batch */
