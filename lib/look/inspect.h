@@ -19,8 +19,8 @@ struct inspect_peer {
 	struct shm_tally tally;
 	bool alive; /* the kernel says so */
 };
-/* own: the seat of the handle that asks, or SHM_NO_PEER.  It is given since a lock never conflicts
- * with its own description.  False: the seat is empty. */
+/* own: the seat of the handle that asks, or SHM_NO_PEER.  A lock never conflicts with its
+ * own description, so the caller names the seat.  False: the seat is empty. */
 bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own, struct inspect_peer *ret);
 
 /* For an output struct that begins with its own size.  -EINVAL: the size that the caller set has

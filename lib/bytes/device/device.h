@@ -74,7 +74,7 @@ struct driver {
 	/* Is that a string for a device of this kind? */
 	bool (*matches)(const char *device);
 	/* Is that a complete string of this kind?  And: do two strings name one device?  Both
-	 * judge by the text alone. */
+	 * judge only by the text. */
 	bool (*is_form)(const char *device);
 	bool (*same)(const char *a, const char *b);
 	/* Are devices of that UUID of this kind?  It also knows devices that this process does not

@@ -23,7 +23,7 @@ void host_sum_store(struct shm_trailer *t, const struct sum_want *w, uint32_t cr
 bool host_sum_is_of(const struct shm_trailer *t, const struct sum_want *w);
 bool host_sum_is_known(const struct shm_trailer *t, const struct sum_want *w);
 
-/* For tests.  The n-th operation from now on is refused with -EIO; 0: none is.  Lost: enqueued
+/* For tests.  The n-th operation from now on is refused with -EIO; 0: no such one.  Lost: enqueued
  * work does not run any more.  device_host_delay_us delays copies and marks, too. */
 extern uint32_t device_host_copy_fail_at;
 extern bool device_host_copy_lost;

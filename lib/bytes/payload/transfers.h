@@ -123,7 +123,7 @@ struct transfers {
 	uint32_t named;   /* the failures that a wait for all has reported */
 	struct outcome outcome[OUTCOMES];
 	uint32_t noutcomes;     /* outcomes so far */
-	uint64_t seat_asked_ns; /* the last time when a call waited for the writer alone */
+	uint64_t seat_asked_ns; /* the last time when a call waited only for the writer */
 	uint64_t seat_look_ns;  /* the time of the next look for a writer */
 	uint32_t seat_missed;   /* looks in a row that found no writer */
 	struct waiter *waiters;

@@ -2,7 +2,7 @@
 /* err.h - errors with a sentence.  err_set(EINVAL, "...") stores the text for gpc_last_error
  * of this thread and returns -EINVAL; err_sys adds strerror(errno) and returns -err (err 0:
  * -errno).  A sentence about an argument has its name, its value and its limits.  A sentence about
- * a block or a pool names it.  No sentence points to gpc_last_error, because its reader has called
+ * a block or a pool names it.  No sentence points to gpc_last_error: its reader has called
  * that. */
 #ifndef GPC_ERR_H
 #define GPC_ERR_H

@@ -160,10 +160,9 @@ struct shm_drop { /* w, r */
 _Static_assert(sizeof(struct shm_drop) == 32, "drop layout");
 
 enum {
-	SHM_DROP_ALL = 0, /* the key went, with its descendants */
-	SHM_DROP_KEY = 1, /* the key alone */
-	SHM_DROP_LEFT =
-		2, /* key[0] is a block of VRAM or RAM that stays, and its parent has gone alone */
+	SHM_DROP_ALL = 0,  /* the key went, with its descendants */
+	SHM_DROP_KEY = 1,  /* only the key */
+	SHM_DROP_LEFT = 2, /* key[0] is a block of VRAM or RAM that stays; its parent has gone */
 };
 #define SHM_DROP_IS(what)      ((uint64_t)(what) << 54)
 #define SHM_DROP_WHAT(command) ((uint32_t)((command) >> 54 & 3))
@@ -396,7 +395,7 @@ struct shm_shared {         /* one cache line for each kind of access */
 	} wait[256];
 	/* w: blocks + 1, by the hash of the key that they are reserved for; each open claim has a
 	 * place, unless more than four have one hash.  Only hints that save a question: any may
-	 * be old or scribbled, and records are believed alone */
+	 * be old or scribbled, and only records are believed */
 	uint32_t hint[1024][4];
 };
 _Static_assert(sizeof(struct shm_shared) == 20480, "shared layout");

@@ -26,8 +26,8 @@
  *   PROMOTE                                         the reason of the end: -EALREADY, another peer
  *   of a                                            computes or loads the next; -ENOSPC, -EDQUOT,
  *   transfer                                        -ESTALE ...  The first entry may have -EALREADY
- *                                                   also since a transfer of this name is not over,
- *                                                   or since the name is of another life.
+ *                                                   also if a transfer of this name is not over,
+ *                                                   or if the name is of another life.
  *   CUT       transfer, from                        0.  The targets of the entries from there on are
  *                                                   refused: no copy into them was or will be begun.
  *   CLAIM     block, key, life                      state: CLAIM_MINE ...; block: the block that is

@@ -166,7 +166,7 @@ struct wpeer {
 	bool mourned; /* its death is logged, and its seat is not free yet */
 	/* holders.c: the time of the next look at its column, and the pause until the one after */
 	uint64_t look_ns, look_pause_ns;
-	bool rang;       /* it has sent something since the last look at transfers */
+	bool rang;       /* it has sent something after the last look at transfers */
 	uint32_t claims; /* open claims */
 	/* their records from claimed_at on, the oldest first */
 	struct records claimed;
@@ -283,7 +283,7 @@ struct writer {
 	uint32_t uses_at;
 
 	/* index/table/lru.c */
-	/* published since the last pick, and perhaps not queued yet */
+	/* published after the last pick, and perhaps not queued yet */
 	uint32_t fresh[FRESH], nfresh;
 
 	/* index/table/mirror.c */
@@ -308,7 +308,7 @@ struct writer {
 
 	/* index/writer/loop.c: bits of peers, as in shm_shared.pending */
 	uint64_t active[4];   /* peers that may have commands: they rang, or were not drained */
-	uint64_t answered[4]; /* results stored since the last wake */
+	uint64_t answered[4]; /* results stored after the last wake */
 	/* index/table/meter.c */
 	uint64_t began_ns; /* this writer */
 	uint64_t now_ns;   /* time of this pass: close enough, and free of cost */
@@ -321,7 +321,7 @@ struct writer {
 	/* holders.c: the time of the next look at which peers have references */
 	uint64_t refs_look_ns;
 	uint32_t nseated; /* peers */
-	/* reap.c: the time between looks at peers that are lost; 0: none is */
+	/* reap.c: the time between looks at lost peers; 0: no peer is lost */
 	uint64_t lost_pause_ns;
 	uint64_t look_behind_ns; /* and the time of the next look behind locks that are held */
 	/* at the last look there was no other peer, and nothing waited */
