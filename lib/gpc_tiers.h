@@ -114,7 +114,12 @@ enum {
 	/* the file goes through the page cache; default: O_DIRECT where it can */
 	GPC_TIERS_BUFFERED = 1 << 2,
 	/* a damaged file of ours is refused; default: it is renamed to DISK.bad, and a new one made */
-	GPC_TIERS_STRICT = 1 << 3
+	GPC_TIERS_STRICT = 1 << 3,
+	/* Nothing is opened, and *ret is NULL.  The secret, the file and the room are compared with
+	 * those of the cache, by a process that may take the tiers over later.  Tiers that are kept
+	 * now count as gone.  The file alone is compared first, so -ENOENT may stand for "there is no
+	 * cache".  disk and remote may be NULL: the secret alone */
+	GPC_TIERS_CHECK = 1 << 4
 };
 
 int gpc_tiers_open(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret);

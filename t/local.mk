@@ -342,6 +342,7 @@ t_scripts = \
 	%reldir%/daemon/limits.t \
 	%reldir%/daemon/full.t \
 	%reldir%/daemon/exists.t \
+	%reldir%/daemon/fits.t \
 	%reldir%/daemon/mode-and-group.t \
 	%reldir%/daemon/defaults.t \
 	%reldir%/daemon/fails.t \

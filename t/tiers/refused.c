@@ -122,7 +122,7 @@ static void test_arguments(void)
 	gpc *c = tiers_begin(1024, &o, &ram, &vram);
 
 	TRY(size, 3, -EINVAL, "size", "is 3");
-	TRY(flags, 16, -EINVAL, "0x10", "GPC_TIERS_STRICT");
+	TRY(flags, 32, -EINVAL, "0x20", "GPC_TIERS_CHECK");
 	TRY(timeout_ms, -2, -EINVAL, "timeout_ms is -2", "-1");
 	TRY(ram, -1, -EINVAL, "ram is -1", "number of a pool");
 	TRY(ram, 5, -ENOENT, "ram is 5", "no RAM with memory");

@@ -103,6 +103,7 @@ struct daemon {
 	int ready_fd;                       /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;          /* waits: it waits for the seat, or did */
 	bool waited;                        /* it has waited for the cache that it joined */
+	bool outside;                       /* it waits for that, or has not looked at it yet */
 	struct http *http;                  /* NULL: there are no scrapes, or not yet */
 	bool made;                          /* the cache was not there before this process */
 	int pidfile_fd;                     /* locked; -1: none */
@@ -306,6 +307,9 @@ int tiers_check(struct daemon *d);
 /* Called before there is a cache, for the secret that it is made with and for room for the blocks;
  * returns 0 or the exit status. */
 int tiers_prepare(struct daemon *d);
+/* Compares key, disk and room with the cache that c is attached to, and changes nothing.  Room is that
+ * which the cache has now.  Returns 0, or the exit status after a message. */
+int tiers_fit(struct daemon *d, gpc *c);
 /* Opens the tiers, while the writer's own thread serves.  0 means that they are open, or that
  * another process keeps the same ones; else the exit status after a message. */
 int tiers_start(struct daemon *d, gpc *c);

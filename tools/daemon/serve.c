@@ -217,6 +217,26 @@ static int make(struct daemon *d, const struct gpc_attach_options *opt, gpc **re
 	return r;
 }
 
+/* The library compares the configuration before it gives a file another mode or group.  Key, disk
+ * and room are compared before that as well, by a handle that asks for neither. */
+static int take_made(struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
+{
+	struct gpc_config as_it_is = d->cfg;
+	int r, status;
+
+	as_it_is.mode = 0;
+	as_it_is.gid = 0;
+	r = gpc_create(d->name, &as_it_is, opt, GPC_IF_ABSENT, ret);
+	if (r < 0)
+		return r;
+	status = tiers_fit(d, *ret);
+	if (!status && !d->cfg.mode)
+		return 0;
+	gpc_close(*ret);
+	*ret = NULL;
+	return status ? status : gpc_create(d->name, &d->cfg, opt, GPC_IF_ABSENT, ret);
+}
+
 /* d->made says whose cache it is, which matters if gpcd fails before it has announced the
  * cache. */
 static int make_or_attach(struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
@@ -225,12 +245,14 @@ static int make_or_attach(struct daemon *d, const struct gpc_attach_options *opt
 
 	if (r >= 0)
 		d->made = true;
-	return r == -EEXIST ? gpc_create(d->name, &d->cfg, opt, GPC_IF_ABSENT, ret) : r;
+	return r == -EEXIST ? take_made(d, opt, ret) : r;
 }
 
 /* 0, or the exit status. */
 static int opened(const struct daemon *d, int r)
 {
+	if (r > 0)
+		return r; /* the message is out */
 	if (r < 0 && process_stopping)
 		return EXIT_STOPPED; /* the part that was made is removed */
 	return r < 0 ? cannot_open(d, r) : 0;
@@ -262,8 +284,15 @@ static int opened(const struct daemon *d, int r)
  *   SIGTERM or SIGINT comes while it waits     ends, status 0
  *
  * All that needs no cache is checked before: the options, the key file, the file of --disk or its
- * folder, the options of the store, the port of --metrics.  Files are checked again when the cache
- * is there. */
+ * folder, that file against key file and size, the options of the store, the port of --metrics.
+ * Files are checked again when the cache is there.
+ *
+ *   a cache that is there            is left as it is        then its files, and the key file
+ *   -------------------------------  ----------------------  ------------------------------------
+ *   key, disk or room do not fit it  status 1                stay as they are
+ *   it has a writer, or none         joined, or taken over   get --mode and --group
+ *
+ * A standby of a gpcd compares them as one of an engine does, though it opens no tiers yet. */
 
 /* cli_gpc_text(err) has the library's sentence. */
 static bool is_to_come(const struct daemon *d, int err)
@@ -319,6 +348,7 @@ static int join(struct daemon *d, const struct gpc_attach_options *opt, gpc **re
 	int r = gpc_attach(d->name, opt, 0, ret), status = 0;
 
 	if (r < 0 && is_to_come(d, r)) {
+		__atomic_store_n(&d->outside, true, __ATOMIC_RELAXED); /* health.c reads it */
 		status = d->http ? 0 : http_start(d, &d->http);
 		if (status)
 			return status;
@@ -328,13 +358,15 @@ static int join(struct daemon *d, const struct gpc_attach_options *opt, gpc **re
 	}
 	if (r < 0)
 		return opened(d, r);
-	if (!d->waits)
-		dress_joined(d, *ret, opt);
 	if (d->waited)
 		status = tiers_prepare(d);
+	if (!status)
+		status = tiers_fit(d, *ret);
 	if (status) {
 		gpc_close(*ret);
 		*ret = NULL;
+	} else if (!d->waits) {
+		dress_joined(d, *ret, opt);
 	}
 	return status;
 }

@@ -236,6 +236,11 @@ int tiers_check(struct daemon *d)
 		return cli_usage("--remote-%s: --remote is missing: which store?", store_option);
 	if (other && !d->disk[0])
 		return cli_usage("--disk-%s: --disk is missing: which file?", other);
+	if (d->disk_bytes && d->disk_bytes <= FRONT)
+		return cli_usage(
+			"--disk-bytes: %llu is too few: it must be %u or more, for one block and what the "
+			"file says of itself",
+			(unsigned long long)d->disk_bytes, FRONT + 1);
 	if (blocks_of(d) > MOST_BLOCKS)
 		return cli_usage(
 			"--disk-bytes: %llu are %llu blocks of %llu bytes, and a file has at most %u: ask for at most %llu",
@@ -402,6 +407,27 @@ static bool find_bad_store(const struct daemon *d, char *why, size_t room)
 	return snprintf(why, room, "%s", cli_gpc_text(r));
 }
 
+/* The file is compared with the key file and the options. */
+static bool find_bad_file(const struct daemon *d, char *why, size_t room)
+{
+	struct gpc_tiers_options o = { .size = sizeof(o),
+				       .flags = d->tiers.flags | GPC_TIERS_CHECK,
+				       .disk = d->tiers.disk,
+				       .disk_blocks = d->tiers.disk_blocks,
+				       .disk_bytes = d->tiers.disk_bytes,
+				       .secret = d->tiers.secret,
+				       .dir = d->dir[0] ? d->dir : NULL };
+	gpc_tiers *t = NULL;
+	char words[1024];
+	int r = gpc_tiers_open(d->name, &o, &t);
+
+	if (r >= 0 || strncmp(cli_gpc_text(r), "there is no cache", 17) == 0)
+		return false;
+	serve_option_words(cli_gpc_text(r), words, sizeof(words));
+	return snprintf(why, room, "%s%s", words,
+			strstr(words, "resized") ? " (--disk-resize)" : "");
+}
+
 /* f: the entries of the file's head; if its blocks is 0, there is no file. */
 static int refuse_early(const struct daemon *d, const struct gpc_tiers_file *f)
 {
@@ -415,6 +441,8 @@ static int refuse_early(const struct daemon *d, const struct gpc_tiers_file *f)
 	if (!found && d->disk[0])
 		found = f->blocks ? find_other(d, f, why, sizeof(why))
 				  : find_new(d, why, sizeof(why));
+	if (!found && f->blocks)
+		found = find_bad_file(d, why, sizeof(why));
 	if (!found && d->tiers.remote) {
 		option = "remote";
 		found = find_bad_store(d, why, sizeof(why));
@@ -567,21 +595,61 @@ static void say_once(struct daemon *d, const char *text)
 	snprintf(d->tiers_why, sizeof(d->tiers_why), "%s", text);
 }
 
-static int refused(struct daemon *d, gpc *c, const struct tiers_thread *t)
+static int refuse(struct daemon *d, gpc *c, int err, const char *why)
 {
 	char words[1024], text[1280];
 
 	snprintf(text, sizeof(text), "--%s: %s%s%s",
-		 d->disk[0] && !strstr(t->text, "remote") && !strstr(t->text, "plugin") ? "disk"
-											: "remote",
-		 serve_option_words(t->text, words, sizeof(words)),
-		 strstr(t->text, "resized") ? " (--disk-resize)" : "",
-		 t->result == -ENOSPC && serve_has_engine(c)
+		 !has_tiers(d)                                                    ? "key-file"
+		 : d->disk[0] && !strstr(why, "remote") && !strstr(why, "plugin") ? "disk"
+										  : "remote",
+		 serve_option_words(why, words, sizeof(words)),
+		 strstr(why, "resized") ? " (--disk-resize)" : "",
+		 err == -ENOSPC && serve_has_engine(c)
 			 ? ": engines make it with room for the tiers that they are told of "
 			   "(gpc_config, gpc_disk, gpc_remote), or with gpc_max_blocks"
 			 : "");
 	say_once(d, text);
 	return EXIT_RUNTIME;
+}
+
+static int refused(struct daemon *d, gpc *c, const struct tiers_thread *t)
+{
+	return refuse(d, c, t->result, t->text);
+}
+
+static void check_options(const struct daemon *d, struct gpc_tiers_options *ret)
+{
+	*ret = d->tiers;
+	ret->size = sizeof(*ret);
+	ret->flags |= GPC_TIERS_CHECK;
+	ret->dir = d->dir[0] ? d->dir : NULL;
+	ret->log = NULL; /* warnings come when the tiers are opened */
+	ret->log_arg = NULL;
+}
+
+int tiers_fit(struct daemon *d, gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	struct gpc_tiers_options o;
+	gpc_tiers *t = NULL;
+	char why[1024];
+	int r;
+
+	check_options(d, &o);
+	if (!has_tiers(d) && !o.secret)
+		return 0;
+	r = gpc_tiers_open(d->name, &o, &t);
+	if (r >= 0 || r == -EAGAIN)
+		return 0;
+	snprintf(why, sizeof(why), "%s", cli_gpc_text(r));
+	/* a cache that has gone is looked for again, and an engine may add its RAM later */
+	if (strncmp(why, "there is no cache", 17) == 0)
+		return 0;
+	if (strstr(why, "no pool of RAM") &&
+	    (gpc_info_get(c, &info) < 0 || !info.writer_pid || serve_has_engine(c)))
+		return 0;
+	return refuse(d, c, r, why);
 }
 
 /* Names a process by the label of its own seat, since the seat of its tiers has only the label

@@ -65,6 +65,7 @@ enum {
 	DISK_LATER = 16,      /* only look at it: disk_begin does the rest */
 	DISK_ASIDE =
 		32, /* with DISK_CREATE: a damaged one is renamed, and a new one made (aside.c) */
+	DISK_ANY_LAYOUT = 64, /* disk_check: the fingerprint is not known yet */
 };
 
 struct disk_options { /* zero = default */
@@ -123,6 +124,9 @@ void disk_info(struct disk *d, struct disk_info *ret);
  * is for a caller that needs the secret before there is a cache.  Errors as in disk_open;
  * an empty or unfinished file is -ENOENT. */
 int disk_peek(const char *path, struct disk_info *ret);
+/* Would disk_open refuse the file for what its superblocks say?  The file is not locked, and stays
+ * as it is; a missing one that may be made is none of them. */
+int disk_check(const char *path, const struct disk_options *opt);
 
 /* ---- a block ---- */
 

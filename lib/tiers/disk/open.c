@@ -144,7 +144,7 @@ static int check_layout(const struct disk *d, const struct disk_options *opt)
 			"remove this one",
 			d->path, (unsigned long long)s->image_bytes,
 			(unsigned long long)opt->image_bytes);
-	if (memcmp(opt->fingerprint, s->fingerprint, 32))
+	if (!(opt->flags & DISK_ANY_LAYOUT) && memcmp(opt->fingerprint, s->fingerprint, 32))
 		return err_set(EXDEV,
 			       "%s has blocks of another layout: name another file, or remove "
 			       "this one",
@@ -155,7 +155,7 @@ static int check_layout(const struct disk *d, const struct disk_options *opt)
 			"%s has room for notes of %u bytes, these may have %u: remove it, or "
 			"name another file",
 			d->path, s->note_bytes, opt->note_bytes);
-	if (!opt->secret && !memcmp(s->secret, no_secret, 16))
+	if (!opt->secret && !(opt->flags & DISK_ANY_LAYOUT) && !memcmp(s->secret, no_secret, 16))
 		return err_set(
 			EXDEV,
 			"the keys in %s were hashed with a secret that is kept elsewhere: give the "
@@ -531,28 +531,51 @@ void disk_info(struct disk *d, struct disk_info *ret)
 	ret->broken = load_relaxed(&d->broken);
 }
 
+/* Reads the superblocks into d, which has a path. */
+static int peek(struct disk *d, struct stat *st)
+{
+	enum super_look is;
+	uint32_t version = 0;
+	int err;
+
+	d->fd = fd_peek(d->path, O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+	if (d->fd < 0)
+		return refuse_open(d->path);
+	err = check_kind(d, st);
+	if (!err) {
+		is = st->st_size ? super_read(d->fd, &d->super, &d->mended, &version) : SUPER_GOOD;
+		err = is == SUPER_GOOD ? 0 : refuse_super(d->path, is, version);
+	}
+	if (!err && (!st->st_size || d->super.made != DISK_MADE))
+		err = refuse_empty(d->path);
+	close(d->fd);
+	if (!err)
+		make_geometry(d);
+	return err;
+}
+
 int disk_peek(const char *path, struct disk_info *ret)
 {
 	struct disk d = { .path = (char *)(uintptr_t)path };
-	enum super_look is;
-	uint32_t version = 0;
 	struct stat st;
-	int err;
+	int err = peek(&d, &st);
 
-	d.fd = fd_peek(path, O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
-	if (d.fd < 0)
-		return refuse_open(path);
-	err = check_kind(&d, &st);
-	if (!err) {
-		is = st.st_size ? super_read(d.fd, &d.super, &d.mended, &version) : SUPER_GOOD;
-		err = is == SUPER_GOOD ? 0 : refuse_super(path, is, version);
-	}
-	if (!err && (!st.st_size || d.super.made != DISK_MADE))
-		err = refuse_empty(path);
-	close(d.fd);
-	if (err)
-		return err;
-	make_geometry(&d);
-	tell_super(&d, d.super.epoch, ret);
-	return 0;
+	if (!err)
+		tell_super(&d, d.super.epoch, ret);
+	return err;
+}
+
+int disk_check(const char *path, const struct disk_options *opt)
+{
+	struct disk d = { .path = (char *)(uintptr_t)path };
+	struct stat st;
+	int err = peek(&d, &st);
+
+	if ((err == -ENOENT && opt->flags & DISK_CREATE) || (err == -EBADMSG && may_set_aside(opt)))
+		return 0;
+	if (!err)
+		err = check_layout(&d, opt);
+	if (!err && is_cut_off(&d, (uint64_t)st.st_size) && may_set_aside(opt))
+		return 0;
+	return err ? err : check_size(&d, opt, (uint64_t)st.st_size);
 }

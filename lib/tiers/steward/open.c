@@ -345,6 +345,10 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 
 	if (err == 0 && opt->remote)
 		err = remote_check(opt->remote);
+	if (err == 0 && opt->flags & GPC_TIERS_CHECK) {
+		*ret = NULL;
+		return plan_try(name, opt);
+	}
 	if (err < 0)
 		return err;
 	t = calloc(1, sizeof(*t));

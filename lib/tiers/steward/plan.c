@@ -6,8 +6,10 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "index/segment/peek.h"
 #include "tiers/disk/disk.h"
 #include "tiers/steward/steward.h"
 
@@ -16,7 +18,9 @@
 #define DISK_FRONT      ((uint64_t)131072)
 #define PAGE            4096u
 
-#define FLAGS (GPC_TIERS_EXCLUSIVE | GPC_TIERS_RESIZE | GPC_TIERS_BUFFERED | GPC_TIERS_STRICT)
+#define FLAGS                                                                             \
+	(GPC_TIERS_EXCLUSIVE | GPC_TIERS_RESIZE | GPC_TIERS_BUFFERED | GPC_TIERS_STRICT | \
+	 GPC_TIERS_CHECK)
 
 /* ---- options ---- */
 
@@ -30,12 +34,12 @@ int plan_check(const char *name, const struct gpc_tiers_options *opt, gpc_tiers 
 	if (err == 0 && opt->flags & ~FLAGS)
 		err = err_set(
 			EINVAL,
-			"flags is 0x%x: it may have GPC_TIERS_EXCLUSIVE, GPC_TIERS_RESIZE, GPC_TIERS_BUFFERED and "
-			"GPC_TIERS_STRICT, and 0x%x is not among them",
+			"flags is 0x%x: it may have GPC_TIERS_EXCLUSIVE, GPC_TIERS_RESIZE, GPC_TIERS_BUFFERED, "
+			"GPC_TIERS_STRICT and GPC_TIERS_CHECK, and 0x%x is not among them",
 			opt->flags, opt->flags & ~FLAGS);
 	if (err == 0)
 		err = err_timeout(opt->timeout_ms);
-	if (err == 0 && !opt->disk && !opt->remote)
+	if (err == 0 && !opt->disk && !opt->remote && !(opt->flags & GPC_TIERS_CHECK))
 		err = err_set(EINVAL, "disk and remote are NULL: there is no tier to keep");
 	if (err == 0 && opt->disk && !*opt->disk)
 		err = err_set(EINVAL, "disk is empty: it must name a file");
@@ -75,10 +79,9 @@ int plan_ram(struct gpc_tiers *t)
 	uint32_t end = t->opt.ram ? first + 1 : s->header.geometry.max_pools;
 
 	for (i = first; i < end && i < s->header.geometry.max_pools; i++) {
-		const struct shm_pool *p = seg_pool(s, i);
+		struct shm_pool p;
 
-		if (load_acquire(&p->state) == POOL_READY && load_relaxed(&p->kind) == GPC_RAM &&
-		    load_relaxed(&p->memory))
+		if (seg_peek_pool(s, i, &p) && p.kind == GPC_RAM && p.memory)
 			return (int)i;
 	}
 	return t->opt.ram
@@ -96,7 +99,7 @@ int plan_secret(const struct gpc_tiers *t)
 
 	if (!t->opt.secret || !memcmp(t->opt.secret, s->header.secret, sizeof(s->header.secret)))
 		return 0;
-	if (t->opt.disk)
+	if (t->opt.disk || !t->opt.remote)
 		return err_set(
 			EPROTO,
 			"secret is not that of %s: give the one that %s was made with, or remove the cache "
@@ -123,14 +126,20 @@ int plan_room(const struct gpc_tiers *t, uint32_t kind, uint64_t blocks)
 {
 	const struct segment *s = &t->c->seg;
 	const struct shm_geometry *g = &s->header.geometry;
-	uint64_t taken = 0, left;
+	bool check = t->opt.flags & GPC_TIERS_CHECK;
+	struct shm_pool p;
+	uint64_t taken = check && kind == GPC_REMOTE ? t->lower[0].blocks : 0, left;
 	uint32_t i;
 
+	/* the pools of a steward go with it, before another one opens tiers */
 	for (i = 0; i < g->max_pools; i++) {
-		const struct shm_pool *p = seg_pool(s, i);
-
-		if (load_acquire(&p->state) != POOL_FREE && load_relaxed(&p->kind) != kind)
-			taken += (uint32_t)load_relaxed(&p->range);
+		if (check)
+			taken += seg_peek_pool(s, i, &p) && !shm_is_lower(p.kind)
+					 ? (uint32_t)p.range
+					 : 0;
+		else if (load_acquire(&seg_pool(s, i)->state) != POOL_FREE &&
+			 load_relaxed(&seg_pool(s, i)->kind) != kind)
+			taken += (uint32_t)load_relaxed(&seg_pool(s, i)->range);
 	}
 	left = g->max_blocks - MIN(taken, (uint64_t)g->max_blocks);
 	if (blocks <= left)
@@ -202,23 +211,85 @@ static uint32_t note_bytes(struct gpc_tiers *t)
 int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots)
 {
 	const struct gpc_tiers_options *opt = &t->opt;
-	const struct shm_pool *p = seg_pool(&t->c->seg, ram);
 	uint32_t notes = note_bytes(t);
+	struct shm_pool p;
 
+	if (!seg_peek_pool(&t->c->seg, ram, &p))
+		return err_set(EAGAIN, "pool %u of %s changes: try again", ram, t->c->seg.name);
 	*ret = (struct disk_options){
 		.flags = DISK_CREATE | DISK_LATER |
 			 (opt->flags & GPC_TIERS_RESIZE ? DISK_RESIZE : 0) |
 			 (opt->flags & GPC_TIERS_BUFFERED ? DISK_BUFFERED : 0) |
 			 (opt->flags & GPC_TIERS_STRICT ? 0 : DISK_ASIDE) |
 			 (opt->secret ? 0 : DISK_KEEP_SECRET),
-		.image_bytes = p->block_bytes,
-		.slots = slots_for(opt, p->block_bytes, notes),
+		.image_bytes = p.block_bytes,
+		.slots = slots_for(opt, p.block_bytes, notes),
 		.note_bytes = notes,
 		.secret = t->c->seg.header.secret,
 		.threads = opt->disk_threads,
 		.write_rate = opt->write_rate,
 		.log = &t->c->log,
 	};
-	memcpy(ret->fingerprint, p->fingerprint, sizeof(ret->fingerprint));
+	memcpy(ret->fingerprint, p.fingerprint, sizeof(ret->fingerprint));
 	return check_size(t, ret->slots, ret->image_bytes, ret_slots);
+}
+
+/* ---- a check alone ---- */
+
+/* There may be no cache yet, so the file is compared with the options alone. */
+static int check_file(const struct gpc_tiers *t)
+{
+	const struct gpc_tiers_options *opt = &t->opt;
+	struct disk_info there;
+	struct disk_options o = {
+		.flags = DISK_CREATE | DISK_ANY_LAYOUT |
+			 (opt->flags & GPC_TIERS_RESIZE ? DISK_RESIZE : 0) |
+			 (opt->flags & GPC_TIERS_STRICT ? 0 : DISK_ASIDE),
+		.secret = opt->secret,
+	};
+
+	if (disk_peek(opt->disk, &there) == 0)
+		o.slots = slots_for(opt, there.image_bytes, there.note_bytes);
+	return tier_disk_error(disk_check(opt->disk, &o));
+}
+
+static int check_cache(struct gpc_tiers *t)
+{
+	struct disk_options disk;
+	int ram, err = plan_secret(t);
+
+	if (err < 0 || (!t->opt.disk && !t->opt.remote))
+		return err;
+	ram = plan_ram(t);
+	if (ram < 0)
+		return ram;
+	if (t->opt.disk)
+		err = plan_disk(t, (uint32_t)ram, &disk, &t->lower[0].blocks);
+	if (err == 0 && t->opt.disk)
+		err = tier_disk_error(disk_check(t->opt.disk, &disk));
+	if (err == 0 && t->opt.remote)
+		err = plan_room(t, GPC_REMOTE, tier_remote_blocks(t, (uint32_t)ram));
+	return err;
+}
+
+int plan_try(const char *name, const struct gpc_tiers_options *opt)
+{
+	struct gpc_tiers *t = calloc(1, sizeof(*t));
+	int err;
+
+	if (!t)
+		return err_set(ENOMEM, "no memory for a check of tiers");
+	t->opt = *opt;
+	err = opt->disk ? check_file(t) : 0;
+	if (err == 0)
+		err = gpc_attach(name,
+				 GPC_OPTIONS(gpc_attach_options, .timeout_ms = opt->timeout_ms,
+					     .dir = opt->dir, .log = opt->log,
+					     .log_arg = opt->log_arg),
+				 GPC_READONLY, &t->c);
+	if (err == 0)
+		err = check_cache(t);
+	gpc_close(t->c);
+	free(t);
+	return err;
 }

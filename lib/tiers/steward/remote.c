@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "index/base/key.h"
+#include "index/segment/peek.h"
 #include "tiers/steward/store_lanes.h"
 
 #define TICK_NS (100 * NS_PER_MS)
@@ -517,7 +518,8 @@ int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier_store **ret)
 
 uint32_t tier_remote_blocks(const struct gpc_tiers *t, uint32_t ram)
 {
-	uint32_t blocks = load_relaxed(&seg_pool(&t->c->seg, ram)->blocks);
+	struct shm_pool p;
+	uint32_t blocks = seg_peek_pool(&t->c->seg, ram, &p) ? p.blocks : 0;
 
 	return t->opt.remote_blocks ? t->opt.remote_blocks
 				    : MIN(MAX(4 * blocks, BLOCKS_LEAST), 1u << 24);

@@ -219,6 +219,8 @@ int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint3
 /* The number of blocks that the cache has room for, also in the place of a dead steward's pool of
  * that kind.  It comes before the file is made or resized in vain. */
 int plan_room(const struct gpc_tiers *t, uint32_t kind, uint64_t blocks);
+/* GPC_TIERS_CHECK: all that is compared before anything is made. */
+int plan_try(const char *name, const struct gpc_tiers_options *opt);
 
 /* ---- board.c ---- */
 
