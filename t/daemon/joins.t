@@ -235,7 +235,7 @@ PYTHON=$(command -v python3)
 run gpcd --metrics 1 nobody --dir "$shm/nowhere"
 case "${PYTHON:-without libmicrohttpd} $(cat "$tmp/err")" in
 *'without libmicrohttpd'*)
-	skip 7 "this gpcd has no --metrics, or there is no python3"
+	skip 11 "this gpcd has no --metrics, or there is no python3"
 	done_testing
 	;;
 esac
@@ -266,6 +266,17 @@ refuses 1 "cannot listen on 127.0.0.1:$port" gpcd other-one --dir "$shm" --metri
 engine probed 8
 until_ok answers /readyz '200 ready'
 is "$(ask /readyz)" '200 ready' "ready once it has joined"
+end "$probed" "it ends well"
+engine seats 1
+engine=$pid
+join seatless seats --metrics 0
+probed=$pid
+soon seatless 'seats: waiting: all 1 seats of seats are taken' "a seat is waited for"
+port=$(sed -n 's|.*metrics at http://.*:\([0-9]*\)/metrics$|\1|p' "$tmp/seatless.err")
+like "$(ask /readyz)" "^503 process $probed has not joined the cache yet" "which is not ready, though others are served"
+end "$engine" "the engine ends"
+until_ok answers /readyz '200 ready'
+is "$(ask /readyz)" '200 ready' "ready once it has a seat"
 end "$probed" "it ends well"
 
 done_testing

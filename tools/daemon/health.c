@@ -8,6 +8,7 @@
  *   ----------------------------------  ------------------  ------------------------------------------
  *   has not turned yet: it starts       alive               no process is the writer, until this is
  *   waits for a cache to join           alive               the cache cannot be opened: there is none
+ *   waits for a seat there              alive               this process has not joined it
  *   recovers the cache as its writer    alive, however      this process does not serve yet
  *                                       long that takes
  *   stands by                           alive               the state of the present writer, whichever
@@ -154,6 +155,8 @@ bool health_ready(const struct daemon *d, char *ret, size_t room)
 
 	look_at_loop(d, &r);
 	if (c) {
+		if (__atomic_load_n(&d->outside, __ATOMIC_RELAXED))
+			add(&r, "process %d has not joined the cache yet", (int)getpid());
 		look_at_writer(d, c, &info, &r);
 		if (d->tiers.disk)
 			look_at_tier(c, GPC_DISK, &r);

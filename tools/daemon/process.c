@@ -267,6 +267,7 @@ int process_ready(struct daemon *d, const char *status)
 	if (d->pidfile_fd >= 0 && write_pidfile(d))
 		return EXIT_RUNTIME;
 	d->ready = true;
+	__atomic_store_n(&d->outside, false, __ATOMIC_RELAXED); /* health.c reads it */
 	say_notify("READY=1\nSTATUS=%s", status);
 	if (d->ready_fd < 0)
 		return 0;
