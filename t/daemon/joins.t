@@ -118,9 +118,24 @@ test ! -e "$tmp/none.pid"
 ok $? "and its pid file is gone"
 is "$(ls "$shm")" '' "nothing is left"
 
-# --daemonize: the one who started it waits as well
+# --daemonize: the one who started it waits as well, and a signal to it ends both
 start parent gpcd none --dir "$shm" --daemonize --pidfile "$tmp/daemon.pid"
-parent=$pid
+parent=$pid pid_parent=$pid
+soon parent "$waiting" "with --daemonize"
+kill -TERM "$parent"
+ends "$parent" 0 "SIGTERM to the starting process ends it"
+test ! -e "$tmp/daemon.pid"
+ok $? "after the daemon, whose pid file is gone"
+like "$(cat "$tmp/parent.err")" 'none: ended by SIGTERM before it had the cache$' "which says so"
+start parent gpcd none --dir "$shm" --daemonize --pidfile "$tmp/daemon.pid"
+parent=$pid pid_parent=$pid
+soon parent "$waiting" "with --daemonize"
+kill -KILL "$parent"
+finish "$parent"
+until_ok test ! -e "$tmp/daemon.pid"
+ok $? "the starting process is killed: the daemon ends, too"
+start parent gpcd none --dir "$shm" --daemonize --pidfile "$tmp/daemon.pid"
+parent=$pid pid_parent=$pid
 soon parent "$waiting" "with --daemonize"
 is_gone "$parent"
 is $? 1 "the starting process waits"

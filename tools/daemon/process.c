@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -112,32 +113,86 @@ static void close_inherited(int but)
 				close(fd);
 }
 
+/* ---- the way into the background ----
+ *
+ *   until the daemon is ready                     the daemon        the starting process
+ *   --------------------------------------------  ----------------  --------------------------------
+ *   SIGTERM, SIGINT or SIGHUP to the starting     gets SIGTERM      waits for its end, and has its
+ *   process                                                         status
+ *   the starting process is killed                gets SIGTERM      is gone
+ *   the daemon ends                               is gone           has its status, or says so
+ *
+ * So no daemon is left that has no number in its pid file, and no person knows of. */
+
+static volatile sig_atomic_t daemon_pid, forwarded;
+
+static void on_forward(int sig)
+{
+	(void)sig;
+	forwarded = 1;
+	if (daemon_pid)
+		kill(daemon_pid, SIGTERM);
+}
+
+static const int forward[] = { SIGTERM, SIGINT, SIGHUP };
+
+static void forward_signals(void)
+{
+	struct sigaction sa = { .sa_handler = on_forward, .sa_flags = SA_RESTART };
+	struct sigaction old;
+
+	for (size_t i = 0; i < sizeof(forward) / sizeof(forward[0]); i++) {
+		/* nohup(1) */
+		if (!sigaction(forward[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(forward[i], &sa, NULL);
+	}
+}
+
+/* Signals are blocked between the fork and this, so none is lost. */
+static void begin_daemon(struct daemon *d, int ready_fd, pid_t parent, const sigset_t *before)
+{
+	d->ready_fd = ready_fd;
+	close_inherited(d->ready_fd);
+	setsid();
+	process_catch_signals();
+	sigprocmask(SIG_SETMASK, before, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		process_stopping = SIGTERM;
+}
+
 int process_detach(struct daemon *d)
 {
+	pid_t pid, parent = getpid();
 	int fds[2], status = 0;
+	sigset_t set, before;
 	char byte;
 	ssize_t n;
-	pid_t pid;
 
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(forward) / sizeof(forward[0]); i++)
+		sigaddset(&set, forward[i]);
+	sigprocmask(SIG_BLOCK, &set, &before);
 	if (pipe2(fds, O_CLOEXEC) || (pid = fork()) < 0) {
 		cli_error("cannot become a daemon: %s", strerror(errno));
 		return EXIT_RUNTIME;
 	}
 	if (!pid) {
 		close(fds[0]);
-		d->ready_fd = fds[1];
-		close_inherited(d->ready_fd);
-		setsid();
+		begin_daemon(d, fds[1], parent, &before);
 		return -1;
 	}
 	close(fds[1]);
+	daemon_pid = pid;
+	forward_signals();
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	while ((n = read(fds[0], &byte, 1)) < 0 && errno == EINTR)
 		;
 	if (n == 1)
 		return 0;
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	if (WIFEXITED(status) && WEXITSTATUS(status))
+	if (WIFEXITED(status) && (WEXITSTATUS(status) || forwarded))
 		return WEXITSTATUS(status); /* it has said why */
 	cli_error("the daemon ended before it was ready");
 	return EXIT_RUNTIME;
@@ -272,6 +327,7 @@ int process_ready(struct daemon *d, const char *status)
 	if (d->ready_fd < 0)
 		return 0;
 	leave_terminal();
+	prctl(PR_SET_PDEATHSIG, 0);
 	if (write(d->ready_fd, "", 1) != 1)
 		say(LOG_WARNING, "the starting process is gone");
 	close(d->ready_fd);
