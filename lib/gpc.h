@@ -11,7 +11,7 @@
  *	hit = hit < 0 ? 0 : hit;                          // an error, or n was negative: no hit
  *	int got = gpc_reserve(c, 0, n - hit, blk + hit, NULL, GPC_PARTIAL, 0);
  *	got = got < 0 ? 0 : got;                          // no room now: the rest is not cached
- *	prefill(blk, hit, got);                           // reads hit blocks, and writes got
+ *	prefill(blk, hit, got);                           // reads `hit` blocks, writes the next `got`
  *	gpc_publish(c, key + hit, key + hit + 1, blk + hit, got, NULL, 0, 1000);
  *	gpc_release(c, blk, hit + got);                   // finished, aborted, or preempted
  *	gpc_close(c);
@@ -44,7 +44,7 @@
  *   -EDEADLK   the caller would wait for itself   -ESTALE    block, key, mirror, pool, leader changed
  *   -EPERM     not your block                     -EUSERS    no free seat
  *   -EBUSY     somebody holds it                  -EXDEV     the parent is only in another space
- *   -EALREADY  another peer computes or loads it, or it has been done
+ *   -EALREADY  another peer computes or loads the key, or the work is done
  *   -EOVERFLOW 32768 references of one peer on one block
  *   -ECHILD    handle of the parent process       -EROFS     handle is read-only
  *   -ENODEV    no such device, or built without   -ENOMEM, -EINTR and -EIO as usual
@@ -52,9 +52,9 @@
  * The comment below a call begins with how far it goes:
  *   [local]    memory and devices of this process
  *   [shared]   shared memory as well; needs no writer
- *   [writer]   a command for the writer; waits for its answer, up to timeout_ms.  -ENOTCONN when
- *              there is no writer: after 0.2 s in the first call with a timeout, and at once in
- *              later calls until one is back, and with timeout 0.  -EDEADLK when the thread has an
+ *   [writer]   a command for the writer; waits for its answer, up to timeout_ms.  -ENOTCONN: no
+ *              writer.  The first call with a timeout waits 0.2 s for one; later calls fail at once
+ *              until it is back.  Timeout 0 fails at once.  -EDEADLK when the thread has an
  *              open section; gpc_device.h names the exceptions.
  * Local and shared calls wait for nobody, unless the comment says so.  Any thread may use a handle.
  *
@@ -151,7 +151,7 @@ struct gpc_attach_options { /* zero = default; set size */
 	uint32_t size;
 	int32_t timeout_ms; /* the wait until the name and a free seat appear; default 0 */
 	/* blocks of each pool that this peer has in hand: gpc_reserve needs no round trip for them,
-	 * nor does gpc_evict in its own CALLER pools; default 0, at most 1024 */
+	 * nor does gpc_evict in its pools of GPC_POOL_CALLER; default 0, at most 1024 */
 	uint32_t stock;
 	uint32_t quota;     /* most blocks that this peer may hold reserved; 0 = no limit */
 	const char *dir;    /* directory of the segments; default /dev/shm */
@@ -205,8 +205,8 @@ struct gpc_pool { /* set size */
 	uint64_t memory;         /* out: number of its memory, new with each pool; 0 = no memory */
 	uint64_t block_bytes;    /* out: bytes of an image */
 	uint8_t fingerprint[32]; /* out: of the images */
-	/* the number of blocks that gpc_spill_ahead keeps free or, if demote_to is in another
-	 * space, copied to that pool; default 0 */
+	/* how many blocks gpc_spill_ahead keeps ready: free, or, if demote_to is in another space,
+	 * with a copy in demote_to; default 0 */
 	uint32_t spill_ahead;
 	uint32_t live, reserved, dying; /* out: blocks by state */
 };
@@ -223,7 +223,7 @@ int gpc_pool_available(gpc *c, int pool);
 int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms);
 /* [writer] Forget every entry of that tag (0 = all) of a pool (-1 = all pools), with all descendants
  * in the space.  Held blocks become unfindable, and their slots are free after the last hold; returns
- * the number of such blocks.  GPC_REMOVE waits for those holds, up to the timeout.  GPC_IF_IDLE: if
+ * how many are still held.  GPC_REMOVE waits for those holds, up to the timeout.  GPC_IF_IDLE: if
  * somebody holds one of the blocks, -EBUSY, and nothing has changed. */
 
 /* ---- keys ---- */
@@ -246,7 +246,7 @@ struct gpc_prompt {
 	const gpc_key *parent; /* NULL or zero = no parent */
 	const uint32_t *tokens;
 	size_t n;                  /* tokens */
-	const struct gpc_extra *x; /* sorted by token; changes the keys from its first block on */
+	const struct gpc_extra *x; /* sorted by token; each changes the keys from its block on */
 	uint32_t nx;
 	uint32_t group;        /* with GPC_GROUP; without it, this and block_tokens are 0 */
 	uint32_t block_tokens; /* tokens a block of the group, at most 65536; 0 = the cache's */
@@ -300,7 +300,7 @@ struct gpc_group { /* a KV group of one prompt.  set size, the same one in all g
 
 struct gpc_match_options { /* zero = default; set size */
 	uint32_t size;
-	uint32_t multiple; /* tokens, a chunk: the length is a multiple of it; 0 = any */
+	uint32_t multiple; /* the length is a multiple of so many tokens; 0 = any */
 };
 
 int gpc_match_groups(gpc *c, uint32_t spaces, const struct gpc_group *groups, uint32_t n,
@@ -334,8 +334,8 @@ struct gpc_reserve_options { /* zero = default; set size */
 int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 		const struct gpc_reserve_options *opt, uint32_t flags, int timeout_ms);
 /* [writer] ([shared] with a stock in hand.)  Get n blocks to write, or none; returns n.  Free blocks
- * come first, then the least recent leaves without a hold, which lose their keys.  GPC_PARTIAL: up to
- * n, for the first blocks of the prompt.  GPC_IN_HAND: at once, out of the stock; else -EAGAIN.
+ * come first, then the least recent leaves without a hold, which lose their keys.  GPC_PARTIAL: fewer
+ * will do, for the first blocks of the prompt.  GPC_IN_HAND: at once, out of the stock; else -EAGAIN.
  * -ENOSPC, -EDQUOT, -ESTALE the pool has gone, -EPERM a CALLER pool. */
 
 struct gpc_publish_options { /* zero = default; set size */
@@ -346,10 +346,10 @@ struct gpc_publish_options { /* zero = default; set size */
 	/* notes that a cache keeps: group, digests with keep_digests; tokens with keep_tokens */
 	uint32_t group;         /* KV group of all blocks */
 	const uint32_t *tokens; /* n times block_tokens of the cache */
-	const void *digests;    /* names: blocks[i] has digest_bytes bytes at i * digest_stride */
+	const void *digests;    /* names of the blocks: digest_bytes bytes at i * digest_stride */
 	uint32_t digest_bytes, digest_stride; /* bytes: 1 to 32 */
-	/* gpc_drops() from before the request's first lookup or load: a block that follows a block
-	 * dropped after that is refused; 0 = no check */
+	/* what gpc_drops() returned before the request looked up or loaded anything: a block with
+	 * an ancestor that was dropped since is refused; 0 = no check */
 	uint64_t since;
 };
 
@@ -364,7 +364,7 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  *                  in another space, -EPERM not reserved by you, -ESTALE the pool has gone, or the
  *                  block follows a drop since opt->since, -EAGAIN no bucket or not submitted,
  *                  -EINVAL no such block, a zero or root key, or its own parent, -EOVERFLOW
- * GPC_NO_REF: blocks that go live are released with the answer, and another block is a hint.  Timeout
+ * GPC_NO_REF: blocks that go live are released with the answer; resident has hints.  Timeout
  * 0 submits all n (at most 4096) or none (-EAGAIN), and returns 0.  In this case, and after -ENOTCONN
  * or -ETIMEDOUT, a later call fills resident: keep it until gpc_ticket_wait or gpc_close returns. */
 

@@ -3,8 +3,9 @@
  *
  * Readers count nothing by block.  Each use leaves a stamp, which the next use overwrites.  So the
  * command looks K times.  For each block it counts in `looks` the looks that found a use since the
- * look before; there were at least as many uses.  If uses come independently, r a second, a look d
- * seconds after the last one finds one with probability p = 1 - exp(-r d).  The share of looks
+ * look before; there were at least as many uses.  Let uses be independent, at a rate of r per
+ * second.  Then a look d seconds after the look before finds a use with probability
+ * p = 1 - exp(-r d).  The share of looks
  * gives r, and Wilson's interval of that share gives the interval of r.  If every look finds a use,
  * there is no upper end.
  *
@@ -88,7 +89,7 @@ static double interval_s(const struct hot *h)
 	return (double)(h->ended_ns - h->begun_ns) / 1e9 / h->looks;
 }
 
-/* Uses a second that belong to a share of looks; infinite for a share of 1. */
+/* The rate, in uses per second, that follows from a share of looks; infinite for a share of 1. */
 static double rate(const struct hot *h, double share)
 {
 	return -log1p(-share) / interval_s(h);
@@ -101,7 +102,7 @@ static void set_rate(json_t *o, const char *field, const struct hot *h, double s
 				      : json_null());
 }
 
-/* Wilson's interval for 95 of 100; the count that the table has lost goes to its upper end. */
+/* Wilson's interval for 95 of 100; uses that the table may have lost raise its upper end. */
 static void set_rates(json_t *o, const struct hot *h, const struct hot_table *t,
 		      const struct hot_row *r)
 {

@@ -7,8 +7,8 @@
  * milliseconds for a time slice, while a copy of CUDA_CHUNK bytes or more does not.  So after a
  * slow scatter, flushes copy whole chunks of the index for a while; the index is pinned as well.
  * Such a copy may read entries that are newer than the flush, and the mirror shows them early
- * then.  That is safe: each order in which entries reach a mirror was safe in the table itself (a
- * slot is not filled again before flush and grace period).
+ * then.  That is safe: entries may reach the mirror in any order, because a slot is not filled
+ * again before flush and grace period.
  *
  * Nobody waits.  A small flush reports its end in the pinned memory, so the writer reads a word of
  * ordinary memory.  It asks CUDA only if it has not heard of a flush for a while, to learn of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_probe.c - how far apart may rows be?  CUDA says 2 GiB.  But several GPUs and drivers copy
- * rows that are farther apart correctly, and the layers of a large pool are.  So this file tries
+/* cuda_probe.c - how far apart may rows be?  CUDA says 2 GiB.  But several GPUs and drivers correctly
+ * copy rows that are farther apart, as the layers of a large pool are.  So this file tries
  * it once, and compares the bytes.
  *
  * The memory for it is mostly address space.  Three rows lie in pages of their own, a pitch

@@ -157,7 +157,7 @@ int host_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
 
 /* ---- the file ---- */
 
-/* Open the file to others as the index is open. */
+/* Give the file the group and the mode of the index. */
 static int like_index(const struct segment *s, int fd)
 {
 	char path[512];

@@ -14,11 +14,11 @@
  * neighbours if both slots of each pair are next to those of the pair before.  For each shape of
  * neighbours it emits the first of these forms that is possible:
  *
- *   whole               slots without a gap: wider rows, or, of rows without a gap, more of them
- *   rows over slots     of one row: a row is a slot
- *   slices              rows, slot after slot, as one operation: where the device has slices and
- *                       the strides are multiples as it wants them
- *   rows over slots     an operation a cut, its rows are slots; when cuts are fewer than slots
+ *   whole               the slots are contiguous: the rows are wider, or, if they are contiguous too, more
+ *   rows over slots     a shape of one row: each slot is a row of the operation
+ *   slices              one copy of three dimensions, a slice for each slot: if the device has
+ *                       such copies, and the strides are multiples as it wants them
+ *   rows over slots     an operation for each cut, a row for each slot; if cuts are fewer than slots
  *   rows                an operation a block
  *
  * The pitch is at least the width of a row and at most max_pitch; for a single row it is the

@@ -50,7 +50,7 @@ static void grow(struct writer *w)
 	writer_free(old);
 }
 
-/* Entries after it that would be nearer to their place there move up. */
+/* Later entries move into the gap if it is nearer to their own place. */
 static void take_out(struct writer *w, uint32_t at)
 {
 	uint32_t next = at, mask = w->pending_size - 1, home;
@@ -105,8 +105,8 @@ static void leave_hint(struct writer *w, uint32_t record, const gpc_key *key)
 	for (i = 0; i < SHM_HINT_WAYS; i++)
 		if (is_hint_over(w, load_relaxed(&hint[i]), record))
 			break;
-	/* (g) the record is stored before the hint; pairs with index/claim/claim_here.c.  A death
-	 * before it costs somebody a question. */
+	/* (g) the record is stored before the hint; pairs with index/claim/claim_here.c.  If the
+	 * writer dies before it stores the hint, a peer asks the writer once. */
 	store_release(&hint[i < SHM_HINT_WAYS ? i : record % SHM_HINT_WAYS],
 		      (uint32_t)w_block(w, record) + 1);
 }
@@ -236,8 +236,8 @@ void pending_end_now(struct writer *w, uint32_t record)
 	/* the flag means this only in RESERVED: the next state may have stored its own by now */
 	if (w_is(w, record, RESERVED))
 		store_release(&r->flags, (uint8_t)(r->flags & ~REC_CLAIM));
-	/* (u) the flag goes before key, since and number change.  So a reader that copies some of
-	 * the new values finds no flag in its second look, or another number.  If we die among
+	/* (u) the flag goes before the fields key, since and number change.  So a reader that
+	 * copies some of the new values finds at its second look no flag, or another number.  If we die among
 	 * these stores, a successor finds a plain reservation, and runs the command again. */
 	order_stores();
 }
