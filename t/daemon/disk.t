@@ -60,7 +60,7 @@ refuses 1 'no pool of RAM with memory' gpcd disk --dir "$shm" --block-size 16 --
 	--disk "$tmp/file" --disk-blocks 100
 run gpc-inspect --dir "$shm" rm disk
 refuses 1 'disk-bytes and --disk-blocks are 0.* one of them must say how large' gpcd disk --dir "$shm" $make --disk "$tmp/file"
-refuses 1 '--disk-bytes is 1: it must be [0-9]+ or more, for one block of 4096 bytes' \
+refuses 2 '--disk-bytes: 1 is too few: it must be 131073 or more' \
 	gpcd disk --dir "$shm" $make --disk "$tmp/file" --disk-bytes 1
 refuses 1 'no/file cannot be made: its folder does not exist; make the folder' \
 	gpcd disk --dir "$shm" $make --disk "$tmp/no/file" --disk-blocks 100

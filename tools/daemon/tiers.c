@@ -634,7 +634,7 @@ int tiers_fit(struct daemon *d, gpc *c)
 	struct gpc_tiers_options o;
 	gpc_tiers *t = NULL;
 	char why[1024];
-	int r;
+	int r, status;
 
 	check_options(d, &o);
 	if (!has_tiers(d) && !o.secret)
@@ -649,7 +649,9 @@ int tiers_fit(struct daemon *d, gpc *c)
 	if (strstr(why, "no pool of RAM") &&
 	    (gpc_info_get(c, &info) < 0 || !info.writer_pid || serve_has_engine(c)))
 		return 0;
-	return refuse(d, c, r, why);
+	/* one that does not stand by hears of the other writer first */
+	status = d->standby || serve_has_engine(c) ? 0 : serve_find_writer(d);
+	return status ? status : refuse(d, c, r, why);
 }
 
 /* Names a process by the label of its own seat, since the seat of its tiers has only the label
