@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache and its writer's seat: gpcd makes or attaches to it, waits, serves, and removes it.
- * Tests: t/daemon/fails.t t/daemon/limits.t t/daemon/memory.t t/daemon/joins.t t/daemon/full.t
- *   t/daemon/all-dead.t */
+ * Tests: t/daemon/fails.t t/daemon/limits.t t/daemon/memory.t t/daemon/joins.t t/daemon/fits.t
+ *   t/daemon/full.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

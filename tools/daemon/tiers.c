@@ -39,7 +39,7 @@
  *   the steward loses the writer's     (engines) the steward closes them, and the new writer opens them
  *     seat to another process
  * Tests: t/daemon/disk-aside.t t/daemon/remote.t t/daemon/disk.t t/daemon/exists.t
- *   t/daemon/joins.t t/daemon/reload.t */
+ *   t/daemon/joins.t t/daemon/fits.t */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"

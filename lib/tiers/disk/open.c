@@ -3,7 +3,7 @@
  *
  * Nothing is stored in it before disk_begin, so a refused file stays as it was.  aside.c says
  * which damaged files make room for new ones.
- * Tests: t/tiers/disk-files.t t/tiers/aside.t */
+ * Tests: t/tiers/disk-files.t t/tiers/aside.t t/daemon/fits.t */
 #include "config.h"
 
 #include "tiers/disk/state.h"

@@ -2,7 +2,7 @@
 /* plan.c - checks the request for a steward of tiers: its options, the RAM whose images it has,
  * and the size of the file.
  * Tests: t/tiers/resize.t t/tiers/store.t t/tiers/later-structs.t t/daemon/disk-aside.t
- *   t/daemon/files.t */
+ *   t/daemon/fits.t t/daemon/files.t */
 #include "config.h"
 
 #include <errno.h>
