@@ -108,6 +108,7 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/ping.c \
 	%reldir%/inspect/rates.c \
 	%reldir%/inspect/release.c \
+	%reldir%/inspect/remains.c \
 	%reldir%/inspect/sample.c \
 	%reldir%/inspect/sample.h \
 	%reldir%/inspect/sample_take.c \

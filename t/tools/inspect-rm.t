@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpc-inspect rm: what nobody uses goes, what somebody uses stays.
-# Tests: tools/inspect/admin.c lib/index/segment/remove.c
+# Tests: tools/inspect/admin.c tools/inspect/remains.c tools/inspect/list.c lib/index/segment/remove.c
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 
@@ -114,6 +114,43 @@ inspect rm broken
 exits 0 "rm of a damaged one"
 is "$(files broken)" '' "it is gone"
 
+# ---- the remains of a cache that was never whole ----
+
+dead rest
+rm "$shm/gpc.rest.idx"
+inspect list
+prints '^rest .* remains$' "list names them"
+says "^gpc-inspect: rest: its maker or remover was killed, .*'gpc-inspect rm rest' removes them\$" "and the remedy"
+inspect --json list
+is "$(values 0/name 0/state)" 'rest remains' "in JSON, too"
+rest_bytes=$(value 0/pool_bytes)
+is "$rest_bytes" "$(stat -c %b "$shm"/gpc.rest.* | awk '{ n += 512 * $1 } END { print n }')" "with the bytes that they take"
+inspect rm rest --dry-run
+exits 0 "rm --dry-run of remains"
+prints '^would remove the remains of rest, which was no whole cache: [0-9.]* [KM]iB$' "says what would go"
+like "$(files rest)" ctl "and nothing goes"
+inspect rm rest
+exits 0 "rm of remains"
+is "$(cat "$tmp/err")" '' "denies nothing"
+prints '^removed the remains of rest, which was no whole cache: [0-9.]* [KM]iB$' "says what went"
+is "$(ls "$shm" | grep -c '^gpc\.rest\.')" 0 "and it went"
+refuses 1 'there is no cache rest' gpc-inspect --dir "$shm" rm rest
+dead rest
+rm "$shm/gpc.rest.idx"
+inspect --json rm rest
+is "$(value removed/0 remains/rest | paste -sd' ' -)" "rest $rest_bytes" "--json: their bytes"
+
+# one that is being made, as its lock tells
+serve making --block-size 16 --vram-blocks 64 --max-peers 2
+mv "$shm/gpc.making.idx" "$shm/making"
+inspect --json list
+is "$(values 0/name 0/state 0/refused)" 'making not there another process makes or removes it' "one that is being made is none"
+mv "$shm/making" "$shm/gpc.making.idx"
+kill "$pid"
+until_ok is_gone "$pid"
+inspect rm making
+exits 0 "which becomes a cache"
+
 # ---- --stale ----
 
 dead stale1
@@ -134,7 +171,7 @@ before=$(files alive)
 whole=$(ls -lR "$shm")
 inspect rm --stale --dry-run
 exits 0 "rm --stale --dry-run"
-is "$(paste -sd, - <"$tmp/out")" 'would remove half,would remove stale1,would remove stale2' "names them"
+is "$(sed 's/, which.*//' "$tmp/out" | paste -sd, -)" 'would remove the remains of half,would remove stale1,would remove stale2' "names them"
 inspect --json rm --stale --dry-run
 is "$(value would_remove/0 would_remove/1 would_remove/2 | paste -sd' ' -)" 'half stale1 stale2' "as JSON, too"
 inspect rm --stale 'stale[2-9]' --dry-run
@@ -152,7 +189,7 @@ is "$(paste -sd, - <"$tmp/out")" 'removed other1,removed other2' "a pattern remo
 is "$(ls -lR "$shm" | sed '/^total/d')" "$(printf '%s\n' "$whole" | sed '/^total/d')" "and no other"
 inspect --json rm --stale
 exits 0 "rm --stale"
-is "$(value '*/*' | cut -d' ' -f2 | sort | paste -sd' ' -)" 'half stale1 stale2' \
+is "$(value 'removed/*' | cut -d' ' -f2 | sort | paste -sd' ' -)" 'half stale1 stale2' \
 	"removes the dead, the damaged, the half"
 is "$(files 'stale.')$(files half)" '' "they are gone"
 is "$(files alive)" "$before" "one that is served stays"

@@ -111,7 +111,8 @@ void out_json(json_t *v)
 
 /* ---- for people ---- */
 
-static void scaled(char *ret, double v, double step, const char *const *units, size_t n)
+static void scaled(char *ret, size_t room, double v, double step, const char *const *units,
+		   size_t n)
 {
 	size_t i = 0;
 
@@ -119,7 +120,14 @@ static void scaled(char *ret, double v, double step, const char *const *units, s
 		v /= step;
 		i++;
 	}
-	snprintf(ret, CELL, i ? "%.1f %s" : "%.0f %s", v, units[i]);
+	snprintf(ret, room, i ? "%.1f %s" : "%.0f %s", v, units[i]);
+}
+
+void out_bytes(char *ret, size_t room, uint64_t bytes)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+
+	scaled(ret, room, (double)bytes, 1024, units, ARRAY_SIZE(units));
 }
 
 static void list_cell(char *ret, const json_t *v)
@@ -141,16 +149,15 @@ static void list_cell(char *ret, const json_t *v)
 
 static void cell(char ret[CELL], const struct column *col, const json_t *object)
 {
-	static const char *const bytes[] = { "B", "KiB", "MiB", "GiB", "TiB" };
 	static const char *const times[] = { "ns", "us", "ms", "s" };
 	const json_t *v = json_object_get(object, col->field);
 
 	if (!v || json_is_null(v) || (json_is_array(v) && !json_array_size(v)))
 		snprintf(ret, CELL, "-");
 	else if (col->show == SHOW_BYTES)
-		scaled(ret, json_number_value(v), 1024, bytes, 5);
+		out_bytes(ret, CELL, (uint64_t)json_number_value(v));
 	else if (col->show == SHOW_AGE)
-		scaled(ret, json_number_value(v), 1000, times, 4);
+		scaled(ret, CELL, json_number_value(v), 1000, times, 4);
 	else if (col->show == SHOW_SHARE)
 		snprintf(ret, CELL, "%.1f %%", 100 * json_number_value(v));
 	else if (json_is_array(v))

@@ -44,6 +44,8 @@ void out_fields(const struct column *cols, size_t n, const json_t *object);
 
 /* A line, wrapped at blanks; characters that do not print are shown as in shown.h. */
 void out_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* As SHOW_BYTES shows them. */
+void out_bytes(char *ret, size_t room, uint64_t bytes);
 /* One row of cells as wide as width says; negative: to the left.  It is wrapped between cells. */
 void out_cells(const char *const *text, const int *width, size_t n);
 

@@ -8,9 +8,7 @@
 #include "gpc_serve.h"
 #include "tools/common/output.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <pwd.h>
@@ -166,63 +164,18 @@ int inspect_reap(struct inspect *in)
 
 /* ---- rm ---- */
 
-/* 1 = a process has locked a byte of that file, 0 = none has, or -errno. */
-static int is_locked(const char *path)
-{
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK), r;
-
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
-	r = fcntl(fd, F_OFD_GETLK, &lock) ? -errno : lock.l_type != F_UNLCK;
-	close(fd);
-	return r;
-}
-
-/* Calls look() with the path of each file of a cache's memory, until it answers other than 0. */
-static int each_memory(const struct inspect *in, const char *name, int (*look)(const char *path))
-{
-	DIR *dir = opendir(inspect_dir(in));
-	const struct dirent *e;
-	size_t n = strlen(name);
-	char path[PATH_MAX];
-	int r = 0;
-
-	while (dir && !r && (e = readdir(dir)))
-		if (!strncmp(e->d_name, "gpc.", 4) && !strncmp(e->d_name + 4, name, n) &&
-		    e->d_name[4 + n] == '.' && inspect_is_memory(e->d_name + 4 + n + 1)) {
-			snprintf(path, sizeof(path), "%s/%s", inspect_dir(in), e->d_name);
-			r = look(path);
-		}
-	if (dir)
-		closedir(dir);
-	return r;
-}
-
-/* Seats are byte locks on the lock file, and the kernel holds them as long as a process lives.  So
- * they tell of damaged caches, too.  The locks on files of memory tell the same of its uses. */
-static int is_used(const struct inspect *in, const char *name)
-{
-	char path[PATH_MAX];
-	int r;
-
-	snprintf(path, sizeof(path), "%s/gpc.%s.lock", inspect_dir(in), name);
-	r = is_locked(path);
-	return r ? r : each_memory(in, name, is_locked);
-}
-
 /* A daemon that was just told to end has its seat for a moment more. */
 static int is_used_for_long(const struct inspect *in, const char *name)
 {
 	uint64_t end = cli_now_ns() + LEAVE_MS * UINT64_C(1000000);
 	int used;
 
-	while ((used = is_used(in, name)) > 0 && cli_now_ns() < end)
+	while ((used = inspect_is_used(in, name)) > 0 && cli_now_ns() < end)
 		cli_sleep_ms(TURN_MS);
 	return used;
 }
 
-static int is_of_others(const char *path)
+static int is_of_others(const char *path, void *arg)
 {
 	struct stat st;
 
@@ -236,13 +189,29 @@ static bool is_mine(const struct inspect *in, const char *name)
 
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
 		snprintf(path, sizeof(path), "%s/gpc.%s.%s", inspect_dir(in), name, suffixes[i]);
-		if (is_of_others(path))
+		if (is_of_others(path, NULL))
 			return false;
 	}
-	return !each_memory(in, name, is_of_others);
+	return !inspect_each_file(in, name, inspect_is_memory, is_of_others, NULL);
 }
 
-static void show_removed(const struct inspect *in, json_t *removed, bool failed)
+/* A name, or of remains an object. */
+static void show_one(const struct inspect *in, const json_t *name, const json_t *remains)
+{
+	const char *verb = in->dry_run ? "would remove" : "removed",
+		   *text = json_string_value(name);
+	const json_t *of = json_object_get(remains, text);
+	char bytes[32];
+
+	if (!of) {
+		out_line("%s %s", verb, text);
+		return;
+	}
+	out_bytes(bytes, sizeof(bytes), json_integer_value(of));
+	out_line("%s the remains of %s, which was no whole cache: %s", verb, text, bytes);
+}
+
+static void show_removed(const struct inspect *in, json_t *removed, json_t *remains, bool failed)
 {
 	size_t i;
 	const json_t *name;
@@ -251,16 +220,17 @@ static void show_removed(const struct inspect *in, json_t *removed, bool failed)
 	if (in->json) {
 		o = out_need(json_object());
 		json_object_set_new(o, in->dry_run ? "would_remove" : "removed", removed);
+		json_object_set_new(o, "remains", remains);
 		out_json(o);
 		return;
 	}
-	json_array_foreach(removed, i, name) out_line(
-		"%s %s", in->dry_run ? "would remove" : "removed", json_string_value(name));
+	json_array_foreach(removed, i, name) show_one(in, name, remains);
 	if (in->stale && !json_array_size(removed) && !failed)
 		out_line("nothing to remove: this user has no cache %s%s%sin %s that nobody uses",
 			 in->name ? "like '" : "", in->name ? in->name : "", in->name ? "' " : "",
 			 inspect_dir(in));
 	json_decref(removed);
+	json_decref(remains);
 }
 
 /* Is there a cache of that name, whatever its state? */
@@ -281,20 +251,29 @@ static int find_it(const struct inspect *in, const char *name)
 }
 
 /* 0, or the exit status after a message. */
-static int remove_one(const struct inspect *in, const char *name, json_t *removed)
+static int remove_one(const struct inspect *in, const char *name, json_t *removed, json_t *remains)
 {
-	int r = in->dry_run ? find_it(in, name) : gpc_unlink(name, in->dir);
+	struct inspect_remains was;
+	bool rest = inspect_remains(in, name, &was); /* a cache has an index; remains have none */
+	int r = in->dry_run && rest ? 0
+		: in->dry_run       ? find_it(in, name)
+				    : gpc_unlink(name, in->dir);
 
-	/* the rest that a killed creator left is gone by now, and was never a cache */
+	if (rest && r == -ENOENT) /* there is no cache, and the files are gone now */
+		r = 0;
+
+	/* somebody else may have removed it */
 	if (r < 0 && !(r == -ENOENT && in->stale)) {
 		cli_cache_error(r, name);
 		return EXIT_RUNTIME;
 	}
 	json_array_append_new(removed, out_string(name, GPC_MAX_NAME));
+	if (rest)
+		json_object_set_new(remains, name, out_need(json_integer((json_int_t)was.bytes)));
 	return 0;
 }
 
-static int remove_stale(const struct inspect *in, json_t *removed)
+static int remove_stale(const struct inspect *in, json_t *removed, json_t *remains)
 {
 	char **names;
 	int n = inspect_scan(in, NULL, &names), status = 0;
@@ -303,7 +282,8 @@ static int remove_stale(const struct inspect *in, json_t *removed)
 		return EXIT_RUNTIME;
 	for (int i = 0; i < n; i++)
 		if ((!in->name || !fnmatch(in->name, names[i], 0)) && is_mine(in, names[i]) &&
-		    is_used(in, names[i]) == 0 && remove_one(in, names[i], removed))
+		    inspect_is_used(in, names[i]) == 0 &&
+		    remove_one(in, names[i], removed, remains))
 			status = EXIT_RUNTIME;
 	inspect_free_names(names, n);
 	return status;
@@ -326,7 +306,7 @@ static void say_locked_out(const struct inspect *in, int err)
 		  (unsigned)st.st_uid, owner ? owner->pw_name : "no name");
 }
 
-static int remove_named(const struct inspect *in, json_t *removed)
+static int remove_named(const struct inspect *in, json_t *removed, json_t *remains)
 {
 	int used = in->force ? 0 : is_used_for_long(in, in->name);
 
@@ -340,12 +320,12 @@ static int remove_named(const struct inspect *in, json_t *removed)
 			  in->name, in->name);
 		return EXIT_RUNTIME;
 	}
-	return remove_one(in, in->name, removed);
+	return remove_one(in, in->name, removed, remains);
 }
 
 int inspect_rm(struct inspect *in)
 {
-	json_t *removed;
+	json_t *removed, *remains;
 	int status;
 
 	if (!in->stale && !in->name)
@@ -355,7 +335,9 @@ int inspect_rm(struct inspect *in)
 	if (in->stale && in->force)
 		return cli_usage("rm: --force goes with NAME");
 	removed = out_need(json_array());
-	status = in->stale ? remove_stale(in, removed) : remove_named(in, removed);
-	show_removed(in, removed, status != 0);
+	remains = out_need(json_object());
+	status =
+		in->stale ? remove_stale(in, removed, remains) : remove_named(in, removed, remains);
+	show_removed(in, removed, remains, status != 0);
 	return status;
 }

@@ -107,6 +107,22 @@ int inspect_open(struct inspect *in, uint32_t flags, gpc **ret);
 /* Attaches by name, without a message. */
 int inspect_attach(const struct inspect *in, const char *name, uint32_t flags, gpc **ret);
 
+/* ---- remains.c ---- */
+
+struct inspect_remains {
+	uint32_t files;
+	uint64_t bytes; /* that they take */
+};
+/* Has that name files, and none of them is an index? */
+bool inspect_remains(const struct inspect *in, const char *name, struct inspect_remains *ret);
+/* 1 = a process uses, makes or removes the cache of that name; 0 = none does; or -errno. */
+int inspect_is_used(const struct inspect *in, const char *name);
+/* Calls look() with the path of each file gpc.NAME.suffix whose suffix is wanted, until it answers
+ * other than 0. */
+int inspect_each_file(const struct inspect *in, const char *name,
+		      bool (*wanted)(const char *suffix), int (*look)(const char *path, void *arg),
+		      void *arg);
+
 /* ---- inspect-state.c ---- */
 
 struct inspect_look {

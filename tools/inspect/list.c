@@ -7,6 +7,7 @@
 #include "tools/common/output.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,11 +70,38 @@ static void describe(const struct inspect *in, const char *name, json_t *row, gp
 	inspect_put_state(row, &look);
 }
 
+/* Files without an index. */
+static void describe_remains(const struct inspect *in, const char *name, json_t *row)
+{
+	struct inspect_remains rest;
+	int used = inspect_is_used(in, name);
+	char why[400];
+
+	if (!inspect_remains(in, name, &rest)) {
+		refuse(row, -ENOENT);
+		return;
+	}
+	set_count(row, "pool_bytes", rest.bytes);
+	if (used < 0)
+		snprintf(why, sizeof(why), "its lock cannot be seen: %s", strerror(-used));
+	else if (used)
+		snprintf(why, sizeof(why), "another process makes or removes it");
+	else
+		snprintf(why, sizeof(why),
+			 "its maker or remover was killed, and left files; 'gpc-inspect rm %s' "
+			 "removes them",
+			 name);
+	json_object_set_new(row, "state",
+			    out_need(json_string(used ? inspect_refusal(used < 0 ? used : -ENOENT)
+						      : "remains")));
+	json_object_set_new(row, "refused", out_string(why, sizeof(why)));
+}
+
 json_t *inspect_caches(const struct inspect *in)
 {
 	json_t *rows = out_need(json_array());
 	char **names;
-	int n = inspect_scan(in, "idx", &names);
+	int n = inspect_scan(in, NULL, &names);
 
 	if (n < 0) {
 		json_decref(rows);
@@ -85,7 +113,9 @@ json_t *inspect_caches(const struct inspect *in)
 		int r = inspect_attach(in, names[i], GPC_READONLY, &c);
 
 		json_object_set_new(row, "name", out_string(names[i], GPC_MAX_NAME));
-		if (r < 0) {
+		if (r == -ENOENT) {
+			describe_remains(in, names[i], row);
+		} else if (r < 0) {
 			refuse(row, r);
 		} else {
 			describe(in, names[i], row, c);
