@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Each alert fires once beside a standby and beside the textfile collector of node_exporter, and none in a cache that is
-# well: by promtool, on series that are written down. make check-metrics unpacks it; make check-alerts sees each alert in
+# well or still to come: by promtool, on series that are written down. make check-metrics unpacks it; make check-alerts sees each alert in
 # a real Prometheus.
 # Tests: tools/dashboard/gpc.rules.yml
 
@@ -33,7 +33,7 @@ WELL = {
     'gpc_round_trip_seconds_bucket{le="+Inf"}': '0+60x40',
     'gpc_eviction_idle_seconds_bucket{le="30"}': '0x40', 'gpc_eviction_idle_seconds_bucket{le="3600"}': '0+60x40',
     'gpc_eviction_idle_seconds_bucket{le="+Inf"}': '0+60x40',
-    'gpc_folder_bytes': '1000x40', 'gpc_folder_free_bytes': '500x40', 'gpc_daemon_serving': '1x40',
+    'gpc_folder_bytes': '1000x40', 'gpc_folder_free_bytes': '500x40', 'gpc_daemon_serving': '1x40', 'gpc_daemon_opening': '0x40',
     'gpc_daemon_descriptors': '40x40', 'gpc_daemon_descriptors_limit': '1024x40',
 }
 GONE = '1x9 stale'
@@ -110,11 +110,25 @@ def test(name, ill):
         {'eval_time': at, 'alertname': a, **({'exp_alerts': [expected(a)]} if a == name else {})} for a in rules]}
 
 
+# Daemons without a cache: each waits for it or makes it, or one has served a cache that has lost its name.
+def without_cache(opening):
+    for instance, opens in zip(('127.0.0.1:9400', '127.0.0.1:9401'), opening):
+        told = {'up': 1, 'gpc_up': 0, 'gpc_daemon_serving': 0, 'gpc_daemon_opening': opens}
+        yield from (series(n, f'{v}x40', instance) for n, v in told.items())
+    yield series('gpc_up', '0x40', '127.0.0.1:9100', job='node')
+
+
+def test_without_cache(name, opening, fires):
+    return {'name': name, 'interval': '1m', 'input_series': list(without_cache(opening)), 'alert_rule_test': [
+        {'eval_time': '39m', 'alertname': a, **({'exp_alerts': [expected(a)]} if a in fires else {})} for a in rules]}
+
+
 tests = [test(n, ill) for n, ill in ILL.items()] + [test('well', {})]
+tests += [test_without_cache('waits', (1, 1), ()), test_without_cache('lost', (1, 0), ('GpcCacheUnreadable',))]
 print(json.dumps({'rule_files': [sys.argv[1]], 'evaluation_interval': '1m', 'tests': tests}, indent=1))
 END
 is "$(cat "$tmp/made")" '' "each alert has its series"
 promtool test rules "$tmp/unit.yml" >"$tmp/promtool" 2>&1
-ok $? "each fires on them, once beside a standby, and no other does" "$tmp/promtool"
+ok $? "each fires on them, once beside a standby, and no other does; none on daemons that wait for their cache" "$tmp/promtool"
 
 done_testing

@@ -32,7 +32,7 @@ try:
 except OSError as e:
     sys.exit(str(e))
 head, _, body = text.decode().partition("\r\n\r\n")
-assert "\r\ncontent-type: text/plain; charset=utf-8" in head.lower(), head
+assert "\r\ncontent-type: text/plain; charset=utf-8" in head.lower() or sys.argv[2] == "/metrics", head
 print(head.split()[1], "; ".join(body.splitlines()))' "$1" "$2" 2>&1
 }
 
@@ -99,6 +99,42 @@ if test -e "$redis"; then
 else
 	skip 2 "the plugin for Redis is not built"
 fi
+
+# ---- memory that is being made ----
+
+# The pipe has room for the line about the port.  The next one has none, so the maker stays where it makes memory.
+line="gpcd: slow: metrics at http://127.0.0.1:12345/metrics"
+maker_port=$("$PYTHON" -I -S -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+mkfifo "$tmp/full"
+exec 3<>"$tmp/full"
+dd if=/dev/zero bs=4096 count=15 2>/dev/null >&3
+head -c $((4096 - ${#line} - 1)) /dev/zero >&3
+gpcd slow --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes 64k --metrics "$maker_port" \
+	2>"$tmp/full" 3>&- &
+maker=$!
+until_ok eval 'test "$(ask "$maker_port" /healthz)" = "200 alive" || ! kill -0 $maker'
+is "$(ask "$maker_port" /healthz)" '200 alive' "a process that makes memory lives"
+like "$(ask "$maker_port" /readyz)" '^503 the cache cannot be opened: ' "and is not ready"
+like "$(ask "$maker_port" /metrics)" 'gpc_daemon_opening\{cache="slow"\} 1' "and says so"
+
+start waiter gpcd slow --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes 64k --metrics 0 --standby
+waiter=$pid
+until_ok eval 'grep -q "waiting: slow is being made" "$tmp/waiter.err" || is_gone $waiter'
+like "$(cat "$tmp/waiter.err")" 'gpcd: slow: waiting: slow is being made by another process' "a standby says that it waits for it"
+port=$(sed -n 's|.*metrics at http://.*:\([0-9]*\)/metrics$|\1|p' "$tmp/waiter.err")
+is "$(ask "$port" /healthz)" '200 alive' "and lives"
+like "$(ask "$port" /metrics)" 'gpc_daemon_opening\{cache="slow"\} 1' "and waits"
+kill -USR1 "$waiter"
+until_ok eval 'grep -q "a standby that waits: slow is being made" "$tmp/waiter.err" || is_gone $waiter'
+is "$(grep -c 'a standby that waits: slow is being made' "$tmp/waiter.err")" 1 "asked, it says so again"
+is "$(grep -c ': waiting: ' "$tmp/waiter.err")" 1 "unasked it says so once"
+kill -9 "$maker"
+finish "$maker"
+exec 3>&-
+soon_is "$port" /readyz '200 ready' "it makes the memory of a maker that was killed"
+kill "$waiter"
+finish "$waiter"
+run gpc-inspect --dir "$shm" rm slow
 
 serve three --block-size 16 --vram-blocks 32
 three=$pid three_port=$port

@@ -250,7 +250,7 @@ PYTHON=$(command -v python3)
 run gpcd --metrics 1 nobody --dir "$shm/nowhere"
 case "${PYTHON:-without libmicrohttpd} $(cat "$tmp/err")" in
 *'without libmicrohttpd'*)
-	skip 11 "this gpcd has no --metrics, or there is no python3"
+	skip 14 "this gpcd has no --metrics, or there is no python3"
 	done_testing
 	;;
 esac
@@ -276,11 +276,15 @@ soon probed "$waiting" "it waits"
 port=$(sed -n 's|.*metrics at http://.*:\([0-9]*\)/metrics$|\1|p' "$tmp/probed.err")
 is "$(ask /healthz)" '200 alive' "one that waits is alive"
 is "$(ask /readyz)" "503 the cache cannot be opened: there is no cache probed in $shm" "and not ready"
-like "$(ask /metrics | tr ';' '\n')" ' gpc_daemon_serving\{cache="probed"\} 0' "its metrics are there"
+ask /metrics | tr ';' '\n' >"$tmp/waits.metrics"
+like "$(cat "$tmp/waits.metrics")" ' gpc_daemon_serving\{cache="probed"\} 0' "its metrics are there"
+like "$(cat "$tmp/waits.metrics")" ' gpc_up\{cache="probed"\} 0' "the cache is not"
+like "$(cat "$tmp/waits.metrics")" ' gpc_daemon_opening\{cache="probed"\} 1' "as the daemon waits for it"
 refuses 1 "cannot listen on 127.0.0.1:$port" gpcd other-one --dir "$shm" --metrics "$port"
 engine probed 8
 until_ok answers /readyz '200 ready'
 is "$(ask /readyz)" '200 ready' "ready once it has joined"
+like "$(ask /metrics | tr ';' '\n')" ' gpc_daemon_opening\{cache="probed"\} 0' "it waits no more"
 end "$probed" "it ends well"
 engine seats 1
 engine=$pid

@@ -61,6 +61,7 @@ struct metrics_process {
 	uint64_t private_bytes, shared_bytes, file_bytes, descriptors, descriptors_limit, threads;
 	uint64_t options_bytes;
 	uint64_t scrapers, scrapers_closed, page_bytes;
+	uint64_t opening; /* 1: the cache is made, or waited for */
 };
 
 /* A cache at one moment. */

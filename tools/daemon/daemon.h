@@ -104,6 +104,7 @@ struct daemon {
 	bool ready, waits, served;          /* waits: it waits for the seat, or did */
 	bool waited;                        /* it has waited for the cache that it joined */
 	bool outside;                       /* it waits for that, or has not looked at it yet */
+	bool opened;                        /* serve_open has ended; the thread of http.c reads it */
 	struct http *http;                  /* NULL: there are no scrapes, or not yet */
 	bool made;                          /* the cache was not there before this process */
 	int pidfile_fd;                     /* locked; -1: none */

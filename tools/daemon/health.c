@@ -7,7 +7,8 @@
  *   the main thread ...                 /healthz            /readyz
  *   ----------------------------------  ------------------  ------------------------------------------
  *   has not turned yet: it starts       alive               no process is the writer, until this is
- *   waits for a cache to join           alive               the cache cannot be opened: there is none
+ *   waits for a cache to join, or for   alive               the cache cannot be opened: there is none
+ *   its maker; makes its memory
  *   waits for a seat there              alive               this process has not joined it
  *   recovers the cache as its writer    alive, however      this process does not serve yet
  *                                       long that takes

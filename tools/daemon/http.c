@@ -102,6 +102,7 @@ static void look(struct http *h)
 	gpc_close(c);
 	events_tell(&h->look.events);
 	own_tell(&h->look.own);
+	h->look.own.opening = !__atomic_load_n(&d->opened, __ATOMIC_RELAXED);
 	h->look.own.scrapers = h->clients;
 	h->look.own.scrapers_closed = h->closed;
 	h->look.own.page_bytes = h->bytes;

@@ -45,7 +45,7 @@ static int run(struct daemon *d)
 
 	if (status)
 		return end_early(d, status);
-	/* a process that has waited has it already */
+	/* a process that has waited, or made memory, has it already */
 	status = d->http ? 0 : http_start(d, &d->http);
 	if (!status)
 		status = serve_take_seat(d, &c);

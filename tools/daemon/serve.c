@@ -206,14 +206,24 @@ static void set_memory(struct daemon *d)
 	d->cfg.ram_memory = &d->memory;
 }
 
-/* Memory takes its time, so a standby waits for the process that is making the cache. */
+/* The port of --metrics opens before the wait for a cache or for memory.  So a probe gets an answer
+ * at that time, too. */
+static int answer_scrapes(struct daemon *d)
+{
+	return d->http ? 0 : http_start(d, &d->http);
+}
+
+/* Memory takes its time, so a standby waits for the process that is making the cache.  Each call
+ * of the library waits for a while itself. */
 static int make(struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
 {
+	struct patience p = patience_for("a standby", 0);
 	int r;
 
-	while ((r = gpc_create(d->name, &d->cfg, opt, 0, ret)) == -EAGAIN && d->standby &&
-	       !process_stopping)
-		manager_busy(d, "waiting for the process that makes the cache");
+	do {
+		r = gpc_create(d->name, &d->cfg, opt, 0, ret);
+	} while (r == -EAGAIN && d->standby &&
+		 patience_lasts(d, &p, r, cli_gpc_text(r), "", STEP_MS));
 	return r;
 }
 
@@ -349,7 +359,7 @@ static int join(struct daemon *d, const struct gpc_attach_options *opt, gpc **re
 
 	if (r < 0 && is_to_come(d, r)) {
 		__atomic_store_n(&d->outside, true, __ATOMIC_RELAXED); /* health.c reads it */
-		status = d->http ? 0 : http_start(d, &d->http);
+		status = answer_scrapes(d);
 		if (status)
 			return status;
 		while (r < 0 && goes_on_waiting(d, &p, r))
@@ -371,6 +381,15 @@ static int join(struct daemon *d, const struct gpc_attach_options *opt, gpc **re
 	return status;
 }
 
+static int make_or_join(struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
+{
+	int status = d->create && d->memory.block_bytes ? answer_scrapes(d) : 0;
+
+	if (status)
+		return status;
+	return d->create ? opened(d, make_or_attach(d, opt, ret)) : join(d, opt, ret);
+}
+
 int serve_open(struct daemon *d, gpc **ret)
 {
 	struct gpc_attach_options opt = {
@@ -390,9 +409,10 @@ int serve_open(struct daemon *d, gpc **ret)
 	r = tiers_prepare(d);
 	if (r)
 		return r;
-	r = d->create ? opened(d, make_or_attach(d, &opt, ret)) : join(d, &opt, ret);
+	r = make_or_join(d, &opt, ret);
 	if (r)
 		return r;
+	__atomic_store_n(&d->opened, true, __ATOMIC_RELAXED);
 	/* drawn: the cache has gone meanwhile, and this process makes it */
 	return d->key == KEY_DRAWN ? key_make(d) : key_dress(d);
 }
