@@ -146,6 +146,49 @@ EOF
 	printf 'disk = /%0200d\n' 0
 } >"$tmp/long"
 mistake 2 'the line has more than 198 bytes' <"$tmp/long"
+# values that are wrong beside others, which are checked once the whole file is read
+mistake 4 "sums: 3 does not divide --block-bytes 65536$" <<'EOF'
+[gpcd]
+block-size = 16
+ram-blocks = 8
+sums = 3
+block-bytes = 64k
+EOF
+mistake 3 "events: tcp://0.0.0.0:1 is open to every network" <<'EOF'
+[gpcd]
+block-size = 16
+events = tcp://0.0.0.0:1
+EOF
+for wrong in x 99999; do
+	mistake 2 "metrics: '$wrong' is not \[ADDR:\]PORT: a port of 0 to 65535" <<EOF
+[gpcd]
+metrics = $wrong
+EOF
+done
+mistake 2 "metrics: 0.0.0.0:9400 is open to every network" <<'EOF'
+[gpcd]
+metrics = 0.0.0.0:9400
+EOF
+mistake 2 "remote-blocks: --remote is missing" <<'EOF'
+[gpc]
+remote-blocks = 5
+EOF
+mistake 2 "mode: '0460': the owner must be able to read and write" <<'EOF'
+[gpcd]
+mode = 0460
+EOF
+file <<'EOF'
+[gpcd]
+# how large
+block-bytes = 64k
+EOF
+refuses 2 "--sums: 3 does not divide --block-bytes 65536 \(--block-bytes: $conf:3\)$" \
+	gpcd made --dir "$shm" --config "$conf" --block-size 16 --ram-blocks 8 --sums 3
+file <<'EOF'
+[gpcd]
+metrics = 9400
+EOF
+refuses 2 "--keep and --metrics exclude each other.* \(--metrics: $conf:2\)$" gpcd made --dir "$shm" --config "$conf" --keep
 mistake 2 'device: .gpu. is not none, host' <<'EOF'
 [gpcd]
 device = none, gpu
@@ -156,6 +199,6 @@ file <<'EOF'
 [gpc]
 disk-bytes = 1M
 EOF
-refuses 2 '--disk-bytes: --disk is missing' gpcd made --config "$conf"
+refuses 2 "$conf:2: disk-bytes: --disk is missing" gpcd made --config "$conf"
 
 done_testing

@@ -130,6 +130,64 @@ void cli_at(const char *file, unsigned line)
 	at_line = line;
 }
 
+static struct {
+	const char *file;
+	unsigned (*find)(const void *arg, const char *option, size_t len);
+	const void *arg;
+} values;
+
+void cli_values(const char *file, unsigned (*find)(const void *arg, const char *option, size_t len),
+		const void *arg)
+{
+	values.file = file;
+	values.find = find;
+	values.arg = arg;
+}
+
+/* The line of the first option in the text that has its value in the file; 0: there is none. */
+static unsigned value_line(const char *text, const char **ret_option)
+{
+	unsigned line = 0;
+
+	if (!values.find)
+		return 0;
+	for (const char *at = text; !line && (at = strstr(at, "--")); at += 2) {
+		size_t len = strspn(at + 2, "abcdefghijklmnopqrstuvwxyz-");
+
+		*ret_option = at;
+		line = len ? values.find(values.arg, at + 2, len) : 0;
+	}
+	return line;
+}
+
+const char *cli_value_at(const char *text, char *ret, size_t room)
+{
+	const char *option;
+	unsigned line = value_line(text, &option);
+
+	ret[0] = 0;
+	if (line)
+		snprintf(ret, room, " (%s:%u)", values.file, line);
+	return ret;
+}
+
+static void say_mistake(const char *text)
+{
+	const char *bare = text + 2 * !strncmp(text, "--", 2), *option = text;
+	unsigned line = at_file ? at_line : value_line(text, &option);
+
+	if (at_file)
+		cli_error("%s:%u: %s", at_file, line, bare);
+	else if (line && option == text)
+		cli_error("%s:%u: %s", values.file, line, bare);
+	else if (line)
+		cli_error("%s (%.*s: %s:%u)", text,
+			  (int)strspn(option, "abcdefghijklmnopqrstuvwxyz-"), option, values.file,
+			  line);
+	else
+		cli_error("%s", text);
+}
+
 int cli_usage(const char *fmt, ...)
 {
 	char text[1024];
@@ -138,10 +196,7 @@ int cli_usage(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	if (at_file)
-		cli_error("%s:%u: %s", at_file, at_line, text + 2 * !strncmp(text, "--", 2));
-	else
-		cli_error("%s", text);
+	say_mistake(text);
 	if (!diverted)
 		fprintf(stderr, "Try '%s --help'.\n", tool);
 	return EXIT_USAGE;

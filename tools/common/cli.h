@@ -36,6 +36,12 @@ int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Until the next call, mistakes are in that line of a file, where options have no "--".  file:
  * NULL for the command line. */
 void cli_at(const char *file, unsigned line);
+/* Until the next call, mistakes that name options as "--OPTION" may be about values of a file: find
+ * says of an option in which line it is there, 0: it is not there.  find NULL: no such file. */
+void cli_values(const char *file, unsigned (*find)(const void *arg, const char *option, size_t len),
+		const void *arg);
+/* " (FILE:LINE)" for the first such option in the text, or nothing, in ret. */
+const char *cli_value_at(const char *text, char *ret, size_t room);
 /* The tool's next own option on the command line, -h included.  0: there is none.  -1: -V or a
  * word that is no option has been answered, and *ret_status is the exit status. */
 struct option;

@@ -49,6 +49,7 @@ enum option_place { NOWHERE, ON_LINE, IN_FILE };
 struct option_said {
 	const char *option, *text;
 	enum option_place place;    /* set for --device, too, which has no text here */
+	unsigned line;              /* IN_FILE: its line there */
 	bool at_run_time, of_tiers; /* SIGHUP changes it, of_tiers: by opening the tiers anew */
 	/* a cache that exists keeps it, whichever process is restarted */
 	bool of_cache;
@@ -74,6 +75,7 @@ struct daemon {
 	uint64_t next_level;       /* when to look for such a level next */
 	uint64_t next_slow;        /* the same for slow calls */
 	uint64_t slow_ns;          /* calls that ended by then were logged */
+	const char *config;        /* the file of --config as it was named; NULL: none */
 	bool create;               /* a geometry was given: make the cache if it is absent */
 	char unused[256];          /* options of the file that this process does not use */
 	bool standby, background, foreground, quiet, unlink_at_end;
@@ -104,16 +106,16 @@ struct daemon {
 	bool ready, waits, served;          /* waits: it waits for the seat, or did */
 	bool waited;                        /* it has waited for the cache that it joined */
 	bool outside;                       /* it waits for that, or has not looked at it yet */
-	bool opened;                        /* serve_open has ended; the thread of http.c reads it */
-	struct http *http;                  /* NULL: there are no scrapes, or not yet */
-	bool made;                          /* the cache was not there before this process */
-	int pidfile_fd;                     /* locked; -1: none */
-	bool made_pidfile;                  /* the file was not there before this process */
-	pid_t pidfile_owner;                /* the other process that has it */
-	bool nameless;                      /* as of the last look */
-	uint64_t next_look;                 /* ... and when the next one is due */
-	uint64_t turned_ns;                 /* the last turn of the loop; 0: none yet */
-	bool serving;                       /* it is the writer, and its tiers are open */
+	bool opened;         /* serve_open has ended; the thread of http.c reads it */
+	struct http *http;   /* NULL: there are no scrapes, or not yet */
+	bool made;           /* the cache was not there before this process */
+	int pidfile_fd;      /* locked; -1: none */
+	bool made_pidfile;   /* the file was not there before this process */
+	pid_t pidfile_owner; /* the other process that has it */
+	bool nameless;       /* as of the last look */
+	uint64_t next_look;  /* ... and when the next one is due */
+	uint64_t turned_ns;  /* the last turn of the loop; 0: none yet */
+	bool serving;        /* it is the writer, and its tiers are open */
 };
 
 /* The thread of http.c reads the time. */
@@ -396,6 +398,8 @@ size_t config_bytes(void);
 void options_begin(struct daemon *d);
 /* -1 means: go on; any other value is the exit status. */
 int options_parse(struct daemon *d, int argc, char **argv);
+/* Mistakes are about these values from now on (cli_values), as after options_parse. */
+void options_values(const struct daemon *d);
 /* Checks the role of the process, given by --block-size and --keep, and its options for that
  * role.  Returns -1 or the exit status. */
 int options_check_role(struct daemon *d);

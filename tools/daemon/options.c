@@ -325,6 +325,11 @@ static bool set_mode(struct daemon *d, const char *text)
 			  text);
 		return false;
 	}
+	if ((mode & 0600) != 0600) {
+		cli_usage("--mode: '%s': the owner must be able to read and write: 0600 is missing",
+			  text);
+		return false;
+	}
 	d->cfg.mode = (uint32_t)mode;
 	return true;
 }
@@ -670,11 +675,13 @@ static struct option_said *said_of(struct daemon *d, int opt)
 	return &d->said[i];
 }
 
-static bool take_said(struct daemon *d, int opt, const char *arg, enum option_place place)
+/* line: of the file; 0: on the command line. */
+static bool take_said(struct daemon *d, int opt, const char *arg, unsigned line)
 {
 	struct option_said *said = said_of(d, opt);
 
-	said->place = place;
+	said->place = line ? IN_FILE : ON_LINE;
+	said->line = line;
 	if (said->option && opt != OPT_DEVICE)
 		said->text = arg ? arg : "yes";
 	return set_option(d, opt, arg);
@@ -743,9 +750,10 @@ static int truth(const char *value)
 	return -1;
 }
 
-static bool take_devices(struct daemon *d, char *list)
+static bool take_devices(struct daemon *d, char *list, unsigned line)
 {
 	said_of(d, OPT_DEVICE)->place = IN_FILE;
+	said_of(d, OPT_DEVICE)->line = line;
 	for (char *rest, *one = strtok_r(list, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest))
 		if (!add_device(d, one))
 			return false;
@@ -765,10 +773,10 @@ static bool take_option(const struct line *l, const struct option *o, const stru
 	else if (!yes || is_beaten(l, o))
 		return true;
 	else if (o->val == OPT_DEVICE)
-		return take_devices(l->d, k->value);
+		return take_devices(l->d, k->value, k->line);
 	else
 		return take_said(l->d, o->val, o->has_arg == no_argument ? NULL : k->value,
-				 IN_FILE);
+				 k->line);
 	return false;
 }
 
@@ -816,26 +824,26 @@ static int take_rest(struct line *l, int argc, char **argv)
 	return l->d->name ? 0 : cli_usage("which cache? NAME is missing");
 }
 
-int options_parse(struct daemon *d, int argc, char **argv)
+static unsigned line_of(const void *arg, const char *option, size_t len)
 {
-	struct line l = { .d = d };
-	int opt, status = 0;
+	const struct daemon *d = arg;
 
-	d->argc = argc;
-	d->argv = argv;
-	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
-		if (opt == 'h')
-			return cli_show_help(help, sizeof(help) / sizeof(help[0]));
-		if (!take_said(d, opt, optarg, ON_LINE))
-			return EXIT_USAGE;
-		say_twice(l.text, opt, optarg);
-		l.has[opt] = true;
-	}
-	if (opt < 0)
-		return status;
-	status = take_rest(&l, argc, argv);
-	if (status)
-		return status;
+	for (const struct option_said *s = d->said; s->option; s++)
+		if (s->place == IN_FILE && !strncmp(s->option, option, len) && !s->option[len])
+			return s->line;
+	return 0;
+}
+
+void options_values(const struct daemon *d)
+{
+	cli_values(d->config, line_of, d);
+}
+
+/* -1: go on; or EXIT_USAGE after a message. */
+static int check(struct daemon *d)
+{
+	int status;
+
 	if (d->foreground && d->background)
 		return cli_usage("--foreground and --daemonize exclude each other: give one");
 	if (d->quiet && d->log_level >= 0)
@@ -854,4 +862,30 @@ int options_parse(struct daemon *d, int argc, char **argv)
 		return status;
 	status = d->keep ? 0 : options_check_cache(d);
 	return status ? status : -1;
+}
+
+int options_parse(struct daemon *d, int argc, char **argv)
+{
+	struct line l = { .d = d };
+	int opt, status = 0;
+
+	d->argc = argc;
+	d->argv = argv;
+	cli_values(NULL, NULL, NULL);
+	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
+		if (opt == 'h')
+			return cli_show_help(help, sizeof(help) / sizeof(help[0]));
+		if (!take_said(d, opt, optarg, 0))
+			return EXIT_USAGE;
+		say_twice(l.text, opt, optarg);
+		l.has[opt] = true;
+	}
+	if (opt < 0)
+		return status;
+	status = take_rest(&l, argc, argv);
+	if (status)
+		return status;
+	d->config = l.text[OPT_CONFIG];
+	options_values(d);
+	return check(d);
 }

@@ -45,10 +45,17 @@ static struct daemon *read_again(const struct daemon *d)
 	cli_divert(on_mistake);
 	status = options_parse(n, d->argc, d->argv);
 	cli_divert(NULL);
+	options_values(d);
 	if (status < 0)
 		return n;
 	free(n);
 	return NULL;
+}
+
+/* gpc-inspect set may have changed it, so that the option of this process says nothing. */
+static bool is_set_alive(const struct option_said *o)
+{
+	return !strcmp(o->option, "free-target") || !strcmp(o->option, "quota");
 }
 
 /* The reason why an option is not taken over, and the remedy. */
