@@ -166,7 +166,7 @@ refuses 1 "exists with another secret than that of --key-file or --disk" gpcd di
 is "$(ls "$tmp" | grep -c 'key2')" 0 "none of that has made the key file"
 echo 000102030405060708090a0b0c0d0e0f >"$tmp/key2"
 chmod 600 "$tmp/key2"
-refuses 1 '--key-file has not the secret of disk: .*gpc-inspect rm disk' gpcd disk --dir "$shm" --disk "$tmp/new" --disk-blocks 50 \
+refuses 1 '--key-file has not the secret of disk: .*gpc-inspect --dir [^ ]* rm disk.*; --key-file is /' gpcd disk --dir "$shm" --disk "$tmp/new" --disk-blocks 50 \
 	--key-file "$tmp/key2"
 rm "$tmp/key2"
 

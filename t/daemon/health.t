@@ -124,6 +124,8 @@ like "$(cat "$tmp/waiter.err")" 'gpcd: slow: waiting: slow is being made by anot
 port=$(sed -n 's|.*metrics at http://.*:\([0-9]*\)/metrics$|\1|p' "$tmp/waiter.err")
 is "$(ask "$port" /healthz)" '200 alive' "and lives"
 like "$(ask "$port" /metrics)" 'gpc_daemon_opening\{cache="slow"\} 1' "and waits"
+refuses 1 'slow is being made by another process.*; --standby waits until that is done' gpcd slow --dir "$shm" --max-peers 4 \
+	--block-size 16 --ram-blocks 8 --block-bytes 64k
 kill -USR1 "$waiter"
 until_ok eval 'grep -q "a standby that waits: slow is being made" "$tmp/waiter.err" || is_gone $waiter'
 is "$(grep -c 'a standby that waits: slow is being made' "$tmp/waiter.err")" 1 "asked, it says so again"

@@ -58,9 +58,9 @@ file "disk = $tmp/disk" 'disk-blocks = 50' '[gpcd]' "$cache" 'free-target = 10' 
 reread writer
 until_ok says writer 'SIGHUP: --log-level is debug'
 ok $? "a level of the log counts" "$tmp/writer.err"
-says writer "SIGHUP: --free-target is '10', and it goes on with '9': gpc-inspect set changes it"
+says writer "SIGHUP: --free-target is '10', and it goes on with what the cache has: gpc-inspect set changes it"
 ok $? "another option is named, with both values" "$tmp/writer.err"
-says writer "SIGHUP: --keep-tokens is 'yes', and it goes on with what it has by default: it is of the cache"
+says writer "SIGHUP: --keep-tokens is 'yes', and it goes on with what the cache has: it is of the cache"
 ok $? "one that was not given, too"
 says writer "SIGHUP: --unlink is 'yes', and it goes on with what it has by default: a restart takes it"
 ok $? "one of the process"

@@ -142,7 +142,7 @@ static void locks(void)
 
 	make(4);
 	d = disk_must(&opt);
-	must_refuse(&opt, EBUSY, "locked by another process", "a second one");
+	must_refuse(&opt, EBUSY, "names it), or name another file", "a second one");
 	pid = fork();
 	if (!pid) { /* a child has the disk no more, and closes it */
 		disk_close(d);

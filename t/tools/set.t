@@ -47,6 +47,7 @@ done <"$tmp/options" >"$tmp/none"
 is "$(cat "$tmp/none")" '' "no option of gpcd is unknown to set"
 refuses 2 '--quota: 4294967296 is out of range \(0 to 4294967295\)' gpc-inspect --dir "$shm" set one quota=4294967296
 refuses 2 '--free-target: 16777217 is out of range' gpc-inspect --dir "$shm" set one free-target=16777217
+refuses 2 "set: log-level: 'loud' is no level: emerg, alert, .*, 0 to 7, or made" gpc-inspect --dir "$shm" set one log-level=loud
 refuses 2 '--log-level: 8 is out of range \(0 to 7\)' gpc-inspect --dir "$shm" set one log-level=8
 refuses 2 '--disk-ahead: 0 is out of range \(1 to 4096\)' gpc-inspect --dir "$shm" set one disk-ahead=0
 refuses 2 "mode: '0644' is not" gpc-inspect --dir "$shm" set one mode=0644

@@ -65,7 +65,7 @@ static const char *remedy(const struct daemon *d, const struct option_said *o)
 		return "it is for who makes the cache, with --block-size";
 	if (!o->of_cache || d->keep)
 		return "a restart takes it";
-	if (!strcmp(o->option, "free-target") || !strcmp(o->option, "quota"))
+	if (is_set_alive(o))
 		return "gpc-inspect set changes it while the cache lives, and a restart wants the old one";
 	return "it is of the cache: a restart wants the old one until the cache is removed";
 }
@@ -73,10 +73,16 @@ static const char *remedy(const struct daemon *d, const struct option_said *o)
 static void say_differs(const struct daemon *d, const struct option_said *old,
 			const struct option_said *new)
 {
+	bool of_cache = is_set_alive(old) ||
+			(!old->text && old->of_cache && strcmp(old->option, "key-file"));
+	const char *what = of_cache    ? "what the cache has"
+			   : old->text ? old->text
+				       : "what it has by default";
+	const char *quote = of_cache || !old->text ? "" : "'";
+
 	say(LOG_WARNING, "%s: SIGHUP: --%s is %s%s%s, and it goes on with %s%s%s: %s", d->name,
 	    old->option, new->text ? "'" : "not given", new->text ? new->text : "",
-	    new->text ? "'" : "", old->text ? "'" : "what it has by default",
-	    old->text ? old->text : "", old->text ? "'" : "", remedy(d, old));
+	    new->text ? "'" : "", quote, what, quote, remedy(d, old));
 }
 
 static bool is_same(const struct option_said *a, const struct option_said *b)

@@ -136,14 +136,17 @@ static const char *how_to_have(const struct daemon *d, int err, char *ret, size_
 static int cannot_open(const struct daemon *d, int err)
 {
 	const char *text = cli_gpc_text(err);
-	char words[1024], how[PATH_MAX + 768];
+	char words[1024], how[PATH_MAX + 768], at[PATH_MAX + 16];
 
 	serve_option_words(cli_behind_name(text, d->name), words, sizeof(words));
 	if (err == -EBADMSG)
 		say(LOG_ERR, "%s: %s; 'gpc-inspect %s%s%srm %s' removes it", d->name, text,
 		    d->dir[0] ? "--dir " : "", d->dir, d->dir[0] ? " " : "", d->name);
 	else
-		say(LOG_ERR, "%s: %s%s%s%s", d->name, words, how_to_have(d, err, how, sizeof(how)),
+		say(LOG_ERR, "%s: %s%s%s%s%s%s", d->name, words,
+		    err == -EAGAIN ? "; --standby waits until that is done" : "",
+		    err == -EINVAL ? cli_value_at(words, at, sizeof(at)) : "",
+		    how_to_have(d, err, how, sizeof(how)),
 		    d->key == KEY_DRAWN ? "; there is no file " : "",
 		    d->key == KEY_DRAWN ? d->key_file : "");
 	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
@@ -475,8 +478,8 @@ static void say_joined(const struct daemon *d, gpc *c)
 		return;
 	shown_text(label, sizeof(label), st.label);
 	say(LOG_INFO,
-	    "%s: joined: process %d (%s) is the writer, and this one takes over when it ends",
-	    d->name, info.writer_pid, label);
+	    "%s: joined: process %d%s%s%s is the writer, and this one takes over when it ends",
+	    d->name, info.writer_pid, label[0] ? " (" : "", label, label[0] ? ")" : "");
 }
 
 /* There is a writer, so this waits for its end.  A label is given at the attach, and until now

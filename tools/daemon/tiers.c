@@ -598,13 +598,15 @@ static void say_once(struct daemon *d, const char *text)
 static int refuse(struct daemon *d, gpc *c, int err, const char *why)
 {
 	char words[1024], text[1280];
+	bool secret = d->key_file[0] && strstr(why, "secret is not that of");
 
-	snprintf(text, sizeof(text), "--%s: %s%s%s",
+	snprintf(text, sizeof(text), "--%s: %s%s%s%.128s%s",
 		 !has_tiers(d)                                                    ? "key-file"
 		 : d->disk[0] && !strstr(why, "remote") && !strstr(why, "plugin") ? "disk"
 										  : "remote",
 		 serve_option_words(why, words, sizeof(words)),
-		 strstr(why, "resized") ? " (--disk-resize)" : "",
+		 strstr(why, "resized") ? " (--disk-resize)" : "", secret ? "; --key-file is " : "",
+		 secret ? d->key_file : "",
 		 err == -ENOSPC && serve_has_engine(c)
 			 ? ": engines make it with room for the tiers that they are told of "
 			   "(gpc_config, gpc_disk, gpc_remote), or with gpc_max_blocks"

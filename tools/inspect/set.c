@@ -181,6 +181,10 @@ static int take_value(struct set *s, const struct key *k, const char *text)
 
 	if (k->what == GPC_SET_SPILL_AHEAD && s->in->pool < 0)
 		return cli_usage("set: spill-ahead is a pool's: --pool is missing");
+	if (!made && level < 0 && k->what == GPC_SET_LOG_LEVEL && (*text < '0' || *text > '9'))
+		return cli_usage("set: log-level: '%s' is no level: emerg, alert, crit, err, "
+				 "warning, notice, info, debug, 0 to 7, or made",
+				 text);
 	if (!made && level < 0 && !cli_count(k->name, text, k->least, k->most, &v))
 		return EXIT_USAGE;
 	s->list[s->n++] = (struct change){ k, made ? -1 : level >= 0 ? level : (int64_t)v };
@@ -253,6 +257,14 @@ static int set_files(struct set *s)
 	snprintf(path, sizeof(path), "%s/gpc.%s.idx", inspect_dir(s->in), s->in->name);
 	if (stat(path, &st))
 		return fail(s, -errno);
+	if (geteuid() && st.st_uid != geteuid()) {
+		cli_error(
+			"%s: set: %s: only user %u, who owns its files, can change that: they have "
+			"mode %03o and group %u",
+			s->in->name, s->gid ? "group" : "mode", (unsigned)st.st_uid,
+			st.st_mode & 0777, (unsigned)st.st_gid);
+		return EXIT_RUNTIME;
+	}
 	cfg.mode = s->mode ? s->mode : 0660;
 	cfg.gid = s->gid ? s->gid : st.st_gid;
 	r = dress(s->c, s->in->name, &cfg, &opt);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "index/base/parallel.h"
 #include "index/request/stock.h"
 #include "index/segment/lockfile.h"
@@ -345,12 +346,15 @@ static int config_fits(const gpc *c, const struct gpc_config *cfg)
 /* The cache exists: the modes of its files are changed as far as that is allowed. */
 static int redress(const gpc *c, const struct gpc_config *cfg)
 {
-	int changed = segment_redress(&c->seg, cfg->mode, cfg->gid);
+	struct stat old = { 0 }, new = { 0 };
+	int changed = segment_redress(&c->seg, cfg->mode, cfg->gid, &old);
 
-	if (changed > 0)
+	if (changed > 0 && !fstat(c->seg.index_fd, &new))
 		log_say(&c->log, LOG_INFO,
-			"%s: its files have mode %03o now, and the group that was asked for",
-			c->seg.name, (unsigned)cfg->mode);
+			"%s: its files have mode %03o now, and group %u; before, it was "
+			"mode %03o, and group %u",
+			c->seg.name, new.st_mode & 0777, (unsigned)new.st_gid, old.st_mode & 0777,
+			(unsigned)old.st_gid);
 	return MIN(changed, 0);
 }
 

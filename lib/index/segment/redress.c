@@ -31,6 +31,7 @@ struct redress {
 	mode_t mode;
 	gid_t gid; /* 0 = leave it */
 	bool changed;
+	struct stat *old; /* of the first file that is changed */
 };
 
 static int not_ours(const struct segment *s, const struct stat *st, const struct redress *r)
@@ -56,6 +57,8 @@ static int redress_fd(const struct segment *s, const char *what, int fd, struct 
 		return 0;
 	if (st.st_uid != geteuid() && geteuid())
 		return not_ours(s, &st, r);
+	if (!r->changed)
+		*r->old = st;
 	if (r->gid && st.st_gid != r->gid && fchown(fd, (uid_t)-1, r->gid))
 		return err_sys(errno == EPERM ? EINVAL : 0, "group %u for gpc.%s.%s",
 			       (unsigned)r->gid, s->name, what);
@@ -94,9 +97,9 @@ static int redress_file(const struct segment *s, const char *suffix, void *arg)
 	return err;
 }
 
-int segment_redress(const struct segment *s, uint32_t mode, uint32_t gid)
+int segment_redress(const struct segment *s, uint32_t mode, uint32_t gid, struct stat *ret_old)
 {
-	struct redress r = { .mode = mode, .gid = mode & 0060 ? gid : 0 };
+	struct redress r = { .mode = mode, .gid = mode & 0060 ? gid : 0, .old = ret_old };
 	int err = segment_check_mode(mode);
 
 	if (!mode)

@@ -6,6 +6,8 @@
 #ifndef GPC_SEGMENT_H
 #define GPC_SEGMENT_H
 
+#include <sys/stat.h>
+
 #include "index/base/base.h"
 #include "index/segment/geometry.h"
 #include "index/base/key.h"
@@ -60,9 +62,10 @@ int segment_check_index(const struct segment *s);
 int segment_check_copies(const struct segment *s);
 /* Bytes of a file as they are now; zeros from where it ends. */
 void segment_read(int fd, uint64_t at, void *to, uint64_t bytes);
-/* The cache's files get that mode, and that group (0: it stays).  1: something has changed; 0:
+/* The cache's files get that mode, and that group (0: it stays).  1: something has changed,
+ * and ret_old is what the first such file was; 0:
  * they had them already, or mode is 0; -EPROTO: the files are another user's. */
-int segment_redress(const struct segment *s, uint32_t mode, uint32_t gid);
+int segment_redress(const struct segment *s, uint32_t mode, uint32_t gid, struct stat *ret_old);
 /* A second, writable mapping of the index for the writer. */
 int segment_map_writer(const struct segment *s, uint8_t **ret_index);
 void segment_unmap_writer(const struct segment *s, uint8_t *index);

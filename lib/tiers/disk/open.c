@@ -96,8 +96,9 @@ static int lock_file(struct disk *d, const struct stat *st)
 		return errno == EAGAIN || errno == EACCES
 			       ? err_set(EBUSY,
 					 "%s is locked by another process that keeps a cache in "
-					 "it: end that one, or name another file",
-					 d->path)
+					 "it: end that one (fuser %s names it), or name another "
+					 "file",
+					 d->path, d->path)
 			       : err_sys(0, "%s cannot be locked", d->path);
 	}
 	if (lstat(d->path, &named) || named.st_dev != st->st_dev || named.st_ino != st->st_ino)

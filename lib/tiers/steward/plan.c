@@ -103,13 +103,13 @@ int plan_secret(const struct gpc_tiers *t)
 		return err_set(
 			EPROTO,
 			"secret is not that of %s: give the one that %s was made with, or remove the cache "
-			"(gpc-inspect rm %s), and it is made with this one",
-			s->name, s->name, s->name);
+			"(gpc-inspect --dir %s rm %s), and it is made with this one",
+			s->name, s->name, s->dir, s->name);
 	return err_set(
 		EPROTO,
 		"secret is not that of %s: no other node would find what this one stores; remove the cache "
-		"(gpc-inspect rm %s), and make it with the secret that all nodes have",
-		s->name, s->name);
+		"(gpc-inspect --dir %s rm %s), and make it with the secret that all nodes have",
+		s->name, s->dir, s->name);
 }
 
 static uint64_t slots_for(const struct gpc_tiers_options *opt, uint64_t block_bytes,
