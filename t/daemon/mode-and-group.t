@@ -58,7 +58,7 @@ chmod 600 "$shm"/gpc.made.p* "$shm/gpc.made.ctl"
 start again gpcd made --dir "$shm" --block-size 16 --group "$other"
 until_ok grep -q 'serving as' "$tmp/again.err"
 is "$(dressed)" "660 $other" "what a killed one has left is changed, too"
-grep -q 'made: its files have mode 660 now' "$tmp/again.err"
+grep -q "made: its files have mode 660 now, and group $other; before, it was mode 600, and group $other" "$tmp/again.err"
 ok $? "and the log says so" "$tmp/again.err"
 kill "$pid"
 finish "$pid"
@@ -73,6 +73,25 @@ if test "$(id -u)" -eq 0 && setpriv --reuid 65534 --regid 65534 --clear-groups \
 then
 	refused="made exists with --mode 660, group 65534, instead of --mode 600, and only its owner, user 0, can change them: ask for what it has, or remove the cache \('gpc-inspect --dir $shm rm made'\)\$"
 	refuses 1 'EACCES|mode' setpriv --reuid 65533 --regid 65533 --clear-groups gpcd made --dir "$shm" --block-size 16 --mode 0600
+	closed()	# USER GROUP TEXT COMMAND...
+	{
+		as="setpriv --reuid $1 --regid $2 --clear-groups" text=$3
+		shift 3
+		run $as "$@"
+		exits 1 "user and group: $as"
+		says "$text" "its message names the remedy"
+	}
+	chgrp 65534 "$shm"/gpc.made.*
+	closed 65533 65533 'user 0, group 65534, mode 660; this process is not in group 65534: .*SupplementaryGroups=65534 in its unit' \
+		gpcd made --dir "$shm"
+	chmod 0640 "$shm"/gpc.made.*
+	closed 65533 65534 'user 0, group 65534, mode 640; mode 0660 lets group 65534 in: gpcd --mode, or gpc-inspect set' \
+		gpcd made --dir "$shm"
+	chmod 0600 "$shm"/gpc.made.*
+	closed 65533 65533 'mode 600; gpcd --group lets a group in' gpcd made --dir "$shm"
+	chmod 0660 "$shm"/gpc.made.*
+	closed 65534 65534 'set: group: only user 0, who owns its files, can change that: they have mode 660 and group 65534' \
+		gpc-inspect --dir "$shm" set made group=65534
 	run setpriv --reuid 65534 --regid 65534 --clear-groups gpcd made --dir "$shm" --block-size 16 --mode 0600
 	exits 1 "another user's cache"
 	says "$refused" "keeps its mode, and it is said who may"

@@ -7,9 +7,9 @@
 #include "index/segment/segment.h"
 
 #define SEGMENT_DIR    "/dev/shm"
-#define SEGMENT_PATH   384                            /* bytes that any path takes */
-#define SEGMENT_LET_IN "gpcd --group lets a group in" /* whom a file is closed to */
-#define SEGMENT_OTHER  ", or remove the cache"        /* that is not what is asked for */
+#define SEGMENT_PATH   384                     /* bytes that any path takes */
+#define SEGMENT_CLOSED 256                     /* bytes that any answer of segment_closed takes */
+#define SEGMENT_OTHER  ", or remove the cache" /* that is not what is asked for */
 
 /* ---- segment.c ---- */
 
@@ -54,6 +54,8 @@ uint64_t segment_header_sum(const struct shm_header *h);
 /* The header of the control segment that belongs to this header of an index. */
 void segment_control_header(const struct shm_header *index, struct shm_header *ret);
 
+/* For a file that is closed to this process: its owner, group and mode, and the remedy, in ret. */
+const char *segment_closed(const struct stat *st, char *ret, size_t room);
 int segment_check_owner(const struct segment *s, int fd, const char *suffix);
 /* Read the header of the index, validate it, and store it in s->header; set s->at, too. */
 int segment_read_header(struct segment *s);

@@ -87,15 +87,15 @@ void segment_path(const struct segment *s, const char *suffix, char path[SEGMENT
 static int no_permission(const char *path)
 {
 	int saved = errno;
+	char closed[SEGMENT_CLOSED];
 	struct stat st;
 
 	if (lstat(path, &st)) { /* a folder on the path is closed to us */
 		errno = saved;
 		return err_sys(EACCES, "%s", path);
 	}
-	return err_set(EACCES, "%s: %s: user %u, group %u, mode %03o; " SEGMENT_LET_IN, path,
-		       strerror(saved), (unsigned)st.st_uid, (unsigned)st.st_gid,
-		       st.st_mode & 07777);
+	return err_set(EACCES, "%s: %s: %s", path, strerror(saved),
+		       segment_closed(&st, closed, sizeof(closed)));
 }
 
 static int open_error(const struct segment *s, const char *suffix, const char *path)

@@ -53,9 +53,36 @@ static bool group_is_ours(gid_t gid)
 	return false;
 }
 
+/* The bits of the group decide, as the owner never asks:
+ *
+ *   none            no group is let in
+ *   some            its members are refused for the mode
+ *   both            a process outside the group is refused
+ */
+const char *segment_closed(const struct stat *st, char *ret, size_t room)
+{
+	unsigned group = (unsigned)st->st_gid, bits = st->st_mode & 0060;
+	int n = snprintf(ret, room, "user %u, group %u, mode %03o; ", (unsigned)st->st_uid, group,
+			 st->st_mode & 07777);
+	size_t used = MIN((size_t)n, room);
+
+	if (!bits || (bits == 0060 && group_is_ours(st->st_gid)))
+		snprintf(ret + used, room - used, "gpcd --group lets a group in");
+	else if (bits != 0060)
+		snprintf(ret + used, room - used,
+			 "mode 0660 lets group %u in: gpcd --mode, or gpc-inspect set", group);
+	else
+		snprintf(ret + used, room - used,
+			 "this process is not in group %u: add its user to the group, or have "
+			 "SupplementaryGroups=%u in its unit",
+			 group, group);
+	return ret;
+}
+
 /* A file that somebody else could write is somebody else's file. */
 int segment_check_owner(const struct segment *s, int fd, const char *suffix)
 {
+	char closed[SEGMENT_CLOSED];
 	struct stat st;
 
 	if (fstat(fd, &st))
@@ -67,15 +94,8 @@ int segment_check_owner(const struct segment *s, int fd, const char *suffix)
 		return 0;
 	if ((st.st_mode & 0777) == 0660 && group_is_ours(st.st_gid))
 		return 0;
-	if ((st.st_mode & 0777) == 0660)
-		return err_set(EACCES,
-			       "gpc.%s.%s belongs to user %u, group %u, with mode 660: who uses "
-			       "it must be in group %u; the owner of the cache, too",
-			       s->name, suffix, (unsigned)st.st_uid, (unsigned)st.st_gid,
-			       (unsigned)st.st_gid);
-	return err_set(
-		EACCES, "gpc.%s.%s belongs to user %u, group %u, with mode %03o; " SEGMENT_LET_IN,
-		s->name, suffix, (unsigned)st.st_uid, (unsigned)st.st_gid, st.st_mode & 07777);
+	return err_set(EACCES, "gpc.%s.%s: %s", s->name, suffix,
+		       segment_closed(&st, closed, sizeof(closed)));
 }
 
 /* A hole in a tmpfs file would become SIGBUS on the day the file system is full. */
