@@ -219,6 +219,8 @@ joins same --mode 0660 --group "$other"
 is "$(grep -c 'its files have' "$tmp/same.err")" 0 "where nothing changes nothing is said"
 joins moded --mode 0600
 is "$(stat -c %a "$shm/gpc.made."* | sort -u)" 600 "--mode, too"
+joins idle --mode 0600 --group "$other"
+like "$(cat "$tmp/idle.err")" 'made: --group counts for nothing: --mode 600 lets no group in' "a group beside such a mode is idle"
 if test "$(id -u)" -eq 0 && setpriv --reuid 65534 --regid 65534 --clear-groups \
 	"$builddir/tools/gpc-inspect" --version >/dev/null 2>&1
 then

@@ -94,5 +94,8 @@ int main(int argc, char **argv)
 		say(LOG_INFO,
 		    "%s: there is no --block-size, so it makes no cache, and these keys of its file count for nothing: %s",
 		    d.name, d.unused);
+	if (d.cfg.gid && !(d.cfg.mode & 0060))
+		say(LOG_WARNING, "%s: --group counts for nothing: --mode %03o lets no group in",
+		    d.name, d.cfg.mode);
 	return d.keep ? keep(&d) : run(&d);
 }
