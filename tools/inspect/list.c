@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* list: every cache of the directory in one line.  env: the machine that they run on.
- * Tests: t/tools/inspect-cost.t t/tools/inspect.t */
+ * Tests: t/tools/inspect-cost.t t/tools/inspect-rm.t t/tools/inspect.t */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"

@@ -5,7 +5,7 @@
  * it the name means nothing, and the next creator or remover sweeps the files that a killed
  * remover has left.  The lock file goes last, with the byte still held.  A process that waits for
  * the byte finds then that the name stands for another file, and starts over.
- * Tests: t/index/segment-names.t t/tools/inspect-rm.t t/python/vllm-words.t */
+ * Tests: t/index/segment-names.t t/python/vllm-words.t t/tools/inspect-rm.t */
 #include "index/segment/files.h"
 
 #include <dirent.h>
