@@ -46,8 +46,8 @@ struct gpc_config { /* zero = default everywhere; set size */
 	uint32_t keep_digests; /* 1 = keep a digest and a group of each block; default 0 */
 	/* the most blocks that any peer may hold reserved; 0 = no limit */
 	uint32_t peer_quota;
-	/* mode and group of the files; 0 = 0600, group of this process.  0660 with gid lets that
-	 * group in; world bits are refused.  GPC_IF_ABSENT: the files of a cache that exists get
+	/* mode and group of the files; 0 = 0600, group of this process; UINT32_MAX = group 0.
+	 * 0660 with gid lets that group in; world bits are refused.  GPC_IF_ABSENT: the files of a cache that exists get
 	 * this mode and group, if they are this user's */
 	uint32_t mode, gid;
 	/* a folder on a tmpfs or hugetlbfs; on a disk the cache is slower; default /dev/shm */

@@ -211,6 +211,18 @@ joins()	# LABEL OPTION...: it serves the cache once, without --block-size
 	kill "$pid"
 	finish "$pid"
 }
+if test "$(id -u)" -eq 0; then
+	joins fifth --group 65534
+	for zero in 0 root; do
+		joins "zero-$zero" --group "$zero"
+		is "$(dressed)" '660 0' "--group $zero: the files get group 0"
+		joins fifth --group 65534
+	done
+	chgrp "$mine" "$shm/gpc.made."*
+	chmod 600 "$shm/gpc.made."*
+else
+	skip 2 "needs root"
+fi
 joins grouped --group "$other"
 is "$(dressed)" "660 $other" "--group without --block-size: the files get it, too"
 grep -q 'made: its files have mode 660 now' "$tmp/grouped.err"

@@ -83,13 +83,19 @@ refuses 2 "no group 'no such group', and it is no number of one, 0 to 4294967294
 for bad in 4294967295 18446744073709551616 1x -1 ''; do
 	refuses 2 "no group '$bad'" gpcd "$cache" --group "$bad"
 done
-# group 0 is "the own one" to gpc_create
+# a gid of 0 is "the own one" to gpc_create
 if test "$(id -u)" = 0 && command -v setpriv >/dev/null; then
-	run setpriv --regid 65534 --clear-groups gpcd "$cache" --block-size 16 --group root
-	test "$status" = 2 && grep -q "^gpcd: --group: 'root' is group 0" "$tmp/err"
-	ok $? "group 0 is refused to another group" "$tmp/err"
+	run setpriv --regid 65534 --clear-groups gpcd zero --dir "$shm" --block-size 16 --vram-blocks 8 --group root \
+		--daemonize --pidfile "$tmp/zero.pid"
+	is "$status $(stat -c '%a %g' "$shm/gpc.zero.idx")" '0 660 0' "group 0, for a process of another group"
+	kill "$(cat "$tmp/zero.pid")"
+	until_ok test ! -e "$tmp/zero.pid"
+	rm -f "$shm"/gpc.zero.*
+	run setpriv --reuid 65534 --regid 65534 --clear-groups gpcd "$cache" --block-size 16 --group root
+	exits 2 "group 0 is refused to a user who is not in it"
+	says 'group 0 for ' "and named"
 else
-	skip 1 "this user has one group"
+	skip 3 "this user has one group"
 fi
 refuses 2 "--layout: 'xyz' is not" gpcd "$cache" --layout xyz
 refuses 2 "--layout: '123' is not" gpcd "$cache" --layout 123

@@ -84,6 +84,26 @@ pool=
 sets mode 0660 0660
 is "$(stat -c %a "$shm/gpc.one.idx" "$shm/gpc.one.ctl" "$shm/gpc.one.lock" | sort -u)" 660 "all of its files"
 sets group "$(id -g)" "$(id -g)"
+if test "$(id -u)" -eq 0; then
+	owners()	# modes and groups of its files
+	{
+		stat -c '%a %g' "$shm"/gpc.one.* | sort -u
+	}
+	for zero in 0 00 root; do
+		inspect set one group=65534
+		is "$(owners)" '660 65534' "another group"
+		inspect set one "group=$zero"
+		is "$status $(owners)" '0 660 0' "group=$zero gives it group 0"
+	done
+	refuses 2 'group is given twice' gpc-inspect --dir "$shm" set one group=0 group=1
+	inspect set one mode=0640 group=65534
+	is "$(owners)" '640 65534' "both"
+	inspect set one mode=0660
+	is "$(owners)" '660 65534' "mode alone leaves the group"
+	inspect set one group=root
+else
+	skip 9 "needs root"
+fi
 inspect set one
 prints '^log-level: +3$' "without a key: what is set"
 inspect check one

@@ -51,6 +51,7 @@
  * Tests: t/daemon/key-file.t t/daemon/fits.t t/daemon/files.t t/daemon/mode-and-group.t */
 #include "config.h"
 
+#include "tools/common/dress.h"
 #include "tools/daemon/daemon.h"
 
 #include <errno.h>
@@ -175,11 +176,11 @@ static bool group_attaches(const struct daemon *d)
 
 static gid_t group_of(const struct daemon *d)
 {
-	return d->cfg.gid ? d->cfg.gid : getegid();
+	return d->cfg.gid ? dress_group(d->cfg.gid) : getegid();
 }
 
 /* Sets the group before the mode, so that no other group gets in. */
-static int dress(const struct daemon *d, int fd, mode_t mode)
+static int dress_file(const struct daemon *d, int fd, mode_t mode)
 {
 	if (group_attaches(d) && fchown(fd, (uid_t)-1, group_of(d)))
 		return -errno;
@@ -208,7 +209,7 @@ int key_dress(struct daemon *d)
 	mode = (st.st_mode & 0600) | (group_attaches(d) ? 0040 : 0);
 	if (!err && st.st_uid == geteuid() &&
 	    ((st.st_mode & 0777) != mode || (group_attaches(d) && st.st_gid != group_of(d)))) {
-		err = dress(d, fd, mode);
+		err = dress_file(d, fd, mode);
 		if (!err && !d->quiet)
 			say(LOG_INFO, "%s: --key-file %s: it has mode %03o now%s", d->name,
 			    d->key_file, (unsigned)mode,
@@ -293,7 +294,7 @@ static int make_key(struct daemon *d, bool *ret_ours)
 		return -errno;
 	err = write_key(fd, d->secret);
 	if (!err && group_attaches(d))
-		err = dress(d, fd, 0640);
+		err = dress_file(d, fd, 0640);
 	close(fd);
 	if (!err)
 		err = give_name(path, d->key_file);

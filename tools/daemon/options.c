@@ -4,6 +4,7 @@
  *   t/python/vllm-gpcd.t */
 #include "config.h"
 
+#include "tools/common/dress.h"
 #include "tools/daemon/daemon.h"
 
 #include <errno.h>
@@ -361,14 +362,7 @@ static bool set_group(struct daemon *d, const char *text)
 			  text, UINT32_MAX - 1);
 		return false;
 	}
-	/* gpc_config.gid 0 is the group that this process has */
-	if (!gid && getegid()) {
-		cli_usage("--group: '%s' is group 0, which only a process of group 0 may name; "
-			  "this one has group %u",
-			  text, (unsigned)getegid());
-		return false;
-	}
-	d->cfg.gid = gid;
+	d->cfg.gid = dress_gid(gid);
 	if (!d->cfg.mode)
 		d->cfg.mode = 0660;
 	return true;

@@ -346,7 +346,7 @@ static void dress_joined(const struct daemon *d, gpc *c, const struct gpc_attach
 			say(LOG_WARNING, "%s: --%s: it is joined as it is: %s", d->name,
 			    d->cfg.gid ? "group" : "mode", cli_gpc_text(r));
 	} else if ((st.st_mode & 0777) != d->cfg.mode ||
-		   (d->cfg.gid && (d->cfg.mode & 060) && st.st_gid != d->cfg.gid)) {
+		   (d->cfg.gid && (d->cfg.mode & 060) && st.st_gid != dress_group(d->cfg.gid))) {
 		say(LOG_WARNING,
 		    "%s: --%s: its files have mode %03o and group %u, and user %u, who owns them, can change that "
 		    "(gpc-inspect set): it is joined as it is",

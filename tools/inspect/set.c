@@ -152,12 +152,7 @@ static int take_group(struct set *s, const char *text)
 			"set: group: there is no group '%s', and it is no number of one, 0 "
 			"to %u",
 			text, UINT32_MAX - 1);
-	/* gpc_config.gid 0 is the group that this process has */
-	if (!gid && getegid())
-		return cli_usage("set: group: '%s' is group 0, which only a process of group 0 may "
-				 "name; this one has group %u",
-				 text, (unsigned)getegid());
-	s->gid = (uint32_t)gid;
+	s->gid = dress_gid((gid_t)gid);
 	s->files = true;
 	return 0;
 }
@@ -266,7 +261,7 @@ static int set_files(struct set *s)
 		return EXIT_RUNTIME;
 	}
 	cfg.mode = s->mode ? s->mode : 0660;
-	cfg.gid = s->gid ? s->gid : st.st_gid;
+	cfg.gid = s->gid ? s->gid : dress_gid(st.st_gid);
 	r = dress(s->c, s->in->name, &cfg, &opt);
 	if (r != -ESTALE)
 		return r < 0 ? fail(s, r) : 0;

@@ -49,7 +49,7 @@
 
 struct draft { /* the cache that is to be made */
 	mode_t mode;
-	gid_t gid;                /* 0 = leave it */
+	gid_t gid;                /* or SEGMENT_LEAVE_GROUP */
 	struct shm_header header; /* of the index */
 	const struct gpc_config *cfg;
 	struct ram_draft *memory; /* of the RAM pool; NULL: it has none */
@@ -72,7 +72,7 @@ int segment_check_mode(uint32_t mode)
 static int draft_mode(const struct gpc_config *cfg, struct draft *d)
 {
 	d->mode = cfg->mode ? cfg->mode : 0600;
-	d->gid = d->mode & 0060 ? cfg->gid : 0;
+	d->gid = segment_group(d->mode, cfg->gid);
 	return segment_check_mode(cfg->mode);
 }
 
@@ -145,7 +145,7 @@ static int draft_memory(struct draft *d)
  * that no other group gets in. */
 static int dress(int fd, const char *path, const struct draft *d)
 {
-	if (d->gid && fchown(fd, (uid_t)-1, d->gid))
+	if (d->gid != SEGMENT_LEAVE_GROUP && fchown(fd, (uid_t)-1, d->gid))
 		return err_sys(errno == EPERM ? EINVAL : 0, "group %u for %s", (unsigned)d->gid,
 			       path);
 	if (fchmod(fd, d->mode))

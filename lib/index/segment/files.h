@@ -4,6 +4,8 @@
 #ifndef GPC_SEGMENT_FILE_H
 #define GPC_SEGMENT_FILE_H
 
+#include <sys/types.h>
+
 #include "index/segment/segment.h"
 
 #define SEGMENT_DIR    "/dev/shm"
@@ -71,6 +73,15 @@ int segment_check_want(const struct segment *s, const struct segment_want *want)
 
 /* 0 = the default, or a mode that a cache's files may have; else -EINVAL. */
 int segment_check_mode(uint32_t mode);
+
+#define SEGMENT_LEAVE_GROUP ((gid_t)-1) /* as chown(2) has it */
+/* The group that gpc_config.gid stands for in files of that mode: 0 is none, UINT32_MAX is group 0. */
+static inline gid_t segment_group(uint32_t mode, uint32_t gid)
+{
+	if (!gid || !(mode & 0060))
+		return SEGMENT_LEAVE_GROUP;
+	return gid == UINT32_MAX ? 0 : (gid_t)gid;
+}
 
 /* ---- index/segment/seed.c ---- */
 

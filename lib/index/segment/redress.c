@@ -29,7 +29,7 @@
 
 struct redress {
 	mode_t mode;
-	gid_t gid; /* 0 = leave it */
+	gid_t gid; /* or SEGMENT_LEAVE_GROUP */
 	bool changed;
 	struct stat *old; /* of the first file that is changed */
 };
@@ -38,7 +38,7 @@ static int not_ours(const struct segment *s, const struct stat *st, const struct
 {
 	char group[32] = "";
 
-	if (r->gid)
+	if (r->gid != SEGMENT_LEAVE_GROUP)
 		snprintf(group, sizeof(group), ", group %u", (unsigned)r->gid);
 	return err_set(EPROTO,
 		       "%s exists with mode %03o, group %u, instead of mode %03o%s, and only its "
@@ -53,13 +53,14 @@ static int redress_fd(const struct segment *s, const char *what, int fd, struct 
 
 	if (fstat(fd, &st))
 		return err_sys(0, "%s of %s", what, s->name);
-	if ((st.st_mode & 0777) == r->mode && (!r->gid || st.st_gid == r->gid))
+	if ((st.st_mode & 0777) == r->mode &&
+	    (r->gid == SEGMENT_LEAVE_GROUP || st.st_gid == r->gid))
 		return 0;
 	if (st.st_uid != geteuid() && geteuid())
 		return not_ours(s, &st, r);
 	if (!r->changed)
 		*r->old = st;
-	if (r->gid && st.st_gid != r->gid && fchown(fd, (uid_t)-1, r->gid))
+	if (r->gid != SEGMENT_LEAVE_GROUP && st.st_gid != r->gid && fchown(fd, (uid_t)-1, r->gid))
 		return err_sys(errno == EPERM ? EINVAL : 0, "group %u for gpc.%s.%s",
 			       (unsigned)r->gid, s->name, what);
 	if (fchmod(fd, r->mode))
@@ -99,7 +100,7 @@ static int redress_file(const struct segment *s, const char *suffix, void *arg)
 
 int segment_redress(const struct segment *s, uint32_t mode, uint32_t gid, struct stat *ret_old)
 {
-	struct redress r = { .mode = mode, .gid = mode & 0060 ? gid : 0, .old = ret_old };
+	struct redress r = { .mode = mode, .gid = segment_group(mode, gid), .old = ret_old };
 	int err = segment_check_mode(mode);
 
 	if (!mode)
