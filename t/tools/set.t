@@ -49,6 +49,8 @@ refuses 2 '--quota: 4294967296 is out of range \(0 to 4294967295\)' gpc-inspect 
 refuses 2 '--free-target: 16777217 is out of range' gpc-inspect --dir "$shm" set one free-target=16777217
 refuses 2 "set: log-level: 'loud' is no level: emerg, alert, .*, 0 to 7, or made" gpc-inspect --dir "$shm" set one log-level=loud
 refuses 2 '--log-level: 8 is out of range \(0 to 7\)' gpc-inspect --dir "$shm" set one log-level=8
+refuses 2 "set: log-level: 'loud' is no level: emerg, alert, .*, 0 to 7, or made\$" gpc-inspect --dir "$shm" set one log-level=loud
+refuses 2 "there is no setting 'foo'; there are .*disk-max-age, slow-ms, mode and group\$" gpc-inspect --dir "$shm" set one foo=1
 refuses 2 '--disk-ahead: 0 is out of range \(1 to 4096\)' gpc-inspect --dir "$shm" set one disk-ahead=0
 refuses 2 "mode: '0644' is not" gpc-inspect --dir "$shm" set one mode=0644
 refuses 2 "mode: '0060' is not" gpc-inspect --dir "$shm" set one mode=0060
@@ -73,6 +75,14 @@ sets quota made 0
 sets disk-ahead 4k 4096
 sets disk-ahead made null
 sets disk-max-age 60 60
+sets slow-ms 5 5
+inspect set one
+prints '^slow-ms: +5$' "and in words"
+# each key of JSON is a line
+gpc-inspect --dir "$shm" set one | sed -n 's/^\([a-z-]*\):.*/\1/p' | grep -vx cache | sort >"$tmp/lines"
+gpc-inspect --dir "$shm" --json set one | sed -n 's/^ *"\([a-z-]*\)":.*/\1/p' | grep -vx name | sort >"$tmp/keys"
+is "$(cat "$tmp/lines")" "$(cat "$tmp/keys")" "each setting is shown in words as in JSON"
+sets slow-ms made 100
 sets log-level debug 7
 sets log-level 3 3
 pool='--pool 0'
@@ -100,9 +110,14 @@ if test "$(id -u)" -eq 0; then
 	is "$(owners)" '640 65534' "both"
 	inspect set one mode=0660
 	is "$(owners)" '660 65534' "mode alone leaves the group"
+	chmod 755 "$shm"
+	inspect set one group=65534
+	run setpriv --reuid 65534 --regid 65534 --clear-groups gpc-inspect --dir "$shm" set one group=65534 mode=0640
+	exits 1 "another user may set neither"
+	says 'one: set: group: only user 0, who owns its files, can change that: they have mode 660 and group 65534$' "says who may"
 	inspect set one group=root
 else
-	skip 9 "needs root"
+	skip 11 "needs root"
 fi
 inspect set one
 prints '^log-level: +3$' "without a key: what is set"

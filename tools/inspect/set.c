@@ -120,7 +120,7 @@ static int refuse_key(const char *key)
 			"and the cache stays",
 			key);
 	return cli_usage("set: there is no setting '%s'; there are free-target, quota, log-level, "
-			 "spill-ahead, disk-ahead, disk-max-age, mode and group",
+			 "spill-ahead, disk-ahead, disk-max-age, slow-ms, mode and group",
 			 key);
 }
 
@@ -325,6 +325,7 @@ static void show(const struct set *s)
 		{ "spill-ahead", "spill-ahead", SHOW_TEXT },
 		{ "disk-ahead", "disk-ahead", SHOW_TEXT },
 		{ "disk-max-age", "disk-max-age", SHOW_TEXT },
+		{ "slow-ms", "slow-ms", SHOW_TEXT },
 		{ "mode", "mode", SHOW_TEXT },
 		{ "group", "group", SHOW_TEXT },
 	};
