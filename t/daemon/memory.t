@@ -155,7 +155,30 @@ kill -KILL "$pid"
 finish "$pid"
 rm "$shm/gpc.lone.idx" "$shm/gpc.lone.ctl" "$shm/gpc.lone.lock"
 inspect rm --stale
-prints '^removed lone$' "and memory whose cache has gone"
+prints '^removed the remains of lone, which was no whole cache: ' "and memory whose cache has gone"
 is "$(ls "$shm")" '' "of which nothing is left"
 
+# ---- parts of blocks, each at a page of its own ----
+
+padded()	# SUMS: the log of a cache with blocks of 64k, and what stat says
+{
+	run gpcd "parts$1" --dir "$shm" --block-size 16 --ram-blocks 4 --block-bytes 64k --sums "$1" --daemonize \
+		--pidfile "$tmp/parts.pid"
+	cp "$tmp/err" "$tmp/parts.err"
+	inspect --json stat "parts$1"
+	got="$(value pools/0/memory/sums) $(value pools/0/memory/checksums) $(value pools/0/memory/bytes)"
+	kill "$(cat "$tmp/parts.pid")"
+	until_ok test ! -e "$tmp/parts.pid"
+}
+for sums in 1 16; do
+	padded $sums
+	is "$got" "$sums 1 $((68 * 65536))" "--sums $sums: as large as the blocks"
+	is "$(grep -c 'stay empty' "$tmp/parts.err")" 0 "and nothing is said"
+done
+padded 256
+is "$got" "256 1 $((68 * 256 * 4096))" "--sums 256: 16 times as large"
+grep -q 'parts256: --sums 256: each part of a block has 256 bytes and takes 4096: the memory is 68.0 MiB, of which 63.8 MiB stay empty' "$tmp/parts.err"
+ok $? "and the log says so" "$tmp/parts.err"
+inspect stat parts256
+prints '^   *0 .* 256 ' "stat shows the number"
 done_testing

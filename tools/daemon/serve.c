@@ -173,6 +173,20 @@ static int on_progress(void *arg, uint64_t done, uint64_t bytes)
 	return 0;
 }
 
+/* Says so when more than a tenth of the memory is between the parts. */
+static void say_padding(const struct daemon *d, uint64_t part, uint64_t stride, uint64_t slots)
+{
+	double all = (double)stride * (double)slots * d->memory.sums;
+
+	if (d->quiet || (stride - part) * 10 <= stride)
+		return;
+	say(LOG_NOTICE,
+	    "%s: --sums %u: each part of a block has %llu bytes and takes %llu: the memory is %.1f MiB, of "
+	    "which %.1f MiB stay empty",
+	    d->name, d->memory.sums, (unsigned long long)part, (unsigned long long)stride,
+	    all / (1 << 20), all / (double)stride * (double)(stride - part) / (1 << 20));
+}
+
 /* Each part of a block lies by itself, slot after slot, as engines lay it out.  So the part that
  * one of their workers copies, and registers with its GPU, is in one piece
  * (python/gpc/engines/cache.py). */
@@ -193,6 +207,7 @@ static void set_runs(struct daemon *d)
 					    .bytes = part,
 					    .offset = i * slots * stride,
 					    .slot_stride = stride };
+	say_padding(d, part, stride, slots);
 	d->memory.runs = runs;
 	d->memory.nruns = n;
 }

@@ -104,7 +104,7 @@ static const struct column memory_columns[] = {
 	{ "HUGE PAGES", "huge_bytes", SHOW_BYTES },
 	{ "NUMA", "numa", SHOW_TEXT },
 	{ "NODES", "nodes", SHOW_LIST },
-	{ "SUMS", "checksums", SHOW_TEXT },
+	{ "SUMS", "sums", SHOW_TEXT },
 	{ "DEVICE", "device", SHOW_TEXT },
 	{ "FINGERPRINT", "fingerprint", SHOW_TEXT },
 };
@@ -163,6 +163,7 @@ static void describe_ram(json_t *o, const struct gpc_pool_memory *m)
 
 	set(o, "huge_bytes", m->huge_bytes);
 	set(o, "checksums", m->checksums);
+	set(o, "sums", m->checksums ? m->sums : 0);
 	if (m->numa < ARRAY_SIZE(policy))
 		set_text(o, "numa", policy[m->numa]);
 	json_object_set_new(o, "nodes", numa_nodes(m->nodes));
