@@ -54,8 +54,9 @@ refuses 1 '--disk: --block-bytes is missing: a tier keeps blocks of a pool of RA
 refuses 1 '--disk: --ram-blocks and --block-bytes are missing: .*; and so are --disk-bytes and --disk-blocks, one of which' \
 	gpcd disk --dir "$shm" --block-size 16 --max-peers 4 --disk "$tmp/file"
 run gpcd disk --dir "$shm" --block-size 16 --max-blocks 200 --ram-blocks 5 --max-peers 4 --daemonize --pidfile "$tmp/there.pid"
-kill "$(cat "$tmp/there.pid")"
-until_ok is_gone "$(cat "$tmp/there.pid")"
+there=$(cat "$tmp/there.pid")	# which is gone with the daemon
+kill "$there"
+until_ok is_gone "$there"
 refuses 1 'no pool of RAM with memory' gpcd disk --dir "$shm" --block-size 16 --max-blocks 200 --max-peers 4 \
 	--disk "$tmp/file" --disk-blocks 100
 run gpc-inspect --dir "$shm" rm disk
