@@ -159,7 +159,7 @@ echo 000102030405060708090a0b0c0d0e0f >"$tmp/other-key"
 chmod 600 "$tmp/other-key"
 refuses 1 '--remote: .*secret' gpcd bad --dir "$shm" --key-file "$tmp/other-key" --remote-blocks 1024 \
 	--remote "$plugin:how=never,flag=$tmp/flag"
-like "$(cat "$tmp/err")" 'gpc-inspect rm bad' "with the remedy"
+like "$(cat "$tmp/err")" 'gpc-inspect --dir .* rm bad' "with the remedy"
 serve again never
 like "$(cat "$tmp/again.err")" 'serving as process' "with its own key the cache is served"
 end TERM

@@ -21,7 +21,7 @@ verdict()	# OPTION COMMAND...: taken, unused, refused: of an option; or the mess
 	if test "$status" -eq 0 && grep -q waiting "$tmp/one.err"; then
 		sed -n 's/.*these keys of its file count for nothing: //p' "$tmp/one.err" | tr -d ' ' | tr , '\n' | grep -qx -e "$option" &&
 			echo unused || echo taken
-	elif test "$status" -eq 2 && grep -q -e "--$option exclude each other\|--$option: " -e "--keep and --disk exclude" \
+	elif test "$status" -eq 2 && grep -q -e "--$option exclude each other\|--$option: \|conf:[0-9]*: $option: " -e "--keep and --disk exclude" \
 		-e "--keep and --remote exclude" -e "--keep and --events exclude" -e "--keep and --metrics exclude" "$tmp/one.err"; then
 		echo refused
 	else
