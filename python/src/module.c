@@ -254,6 +254,7 @@ static const struct {
 	C(TIERS_RESIZE),
 	C(TIERS_BUFFERED),
 	C(TIERS_STRICT),
+	C(TIERS_CHECK),
 	C(TIER_DOWN),
 	C(TIER_UP),
 	C(TIER_OFF),

@@ -127,7 +127,7 @@ if test "$(id -u)" -eq 0 && test "$status" -eq 0; then
 	chown 65534 "$shm/gpc.closed.idx"
 	run gpcd closed --dir "$shm"
 	exits 1 "a cache of another user"
-	says 'gpc.closed.idx belongs to user 65534, group [0-9]+, with mode 600; gpcd --group lets' \
+	says 'gpc.closed.idx belongs to user 65534, group [0-9]+, mode 600; gpcd --group lets' \
 		"is refused to root as well"
 else
 	skip 4 "it takes root to be another user"

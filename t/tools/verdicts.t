@@ -75,10 +75,10 @@ refused()	# DAMAGE TEXT
 	is "$stat" "$gpcd" "$1: so does stat"
 }
 
-absent()	# LEFTOVER: there is no cache, for any of them
+absent()	# LEFTOVER: there is no cache for any of them, and list says that files remain
 {
 	like "$(of_gpcd)" 'there is no cache x' "$1: gpcd finds no cache"
-	is "$(of_list)" 'no row' "$1: list has none"
+	is "$(of_list)" remains "$1: list has its files"
 	like "$(of_stat)" 'there is no cache x' "$1: stat finds none"
 }
 

@@ -94,7 +94,7 @@ int segment_check_owner(const struct segment *s, int fd, const char *suffix)
 		return 0;
 	if ((st.st_mode & 0777) == 0660 && group_is_ours(st.st_gid))
 		return 0;
-	return err_set(EACCES, "gpc.%s.%s: %s", s->name, suffix,
+	return err_set(EACCES, "gpc.%s.%s belongs to %s", s->name, suffix,
 		       segment_closed(&st, closed, sizeof(closed)));
 }
 
