@@ -480,6 +480,7 @@ t_support = \
 	%reldir%/lib/plans.h \
 	%reldir%/lib/lag.h \
 	%reldir%/lib/patient.h \
+	%reldir%/lib/counted.h \
 	%reldir%/lib/looks.h \
 	%reldir%/lib/ram_memory.h \
 	%reldir%/lib/smaps.h \

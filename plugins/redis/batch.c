@@ -10,7 +10,7 @@
  * answers it with what belongs to an item: then each answer may have been that of another item, and
  * all of them are asked again, over a new connection.
  *
- * What is not settled after a round goes to the next one: items that a node has sent elsewhere
+ * Items that are not settled after a round go to the next one: items that a node has sent elsewhere
  * (MOVED, ASK), and those of a connection that had been idle and turned out to be closed.  All
  * commands may run twice.
  * Tests: t/tiers/redis-strays.t t/tiers/redis-ill.t t/tiers/redis.t t/tiers/late-put.t */

@@ -24,7 +24,7 @@ static int broken(struct conn *c, const char *text)
 	return -1;
 }
 
-/* What hiredis says; of a handshake that fails it says nothing of use. */
+/* The sentence of hiredis, which has nothing of use on a handshake that fails. */
 static int broken_io(struct conn *c)
 {
 	return broken(
@@ -233,7 +233,7 @@ int conn_begin_put(struct redis *r, struct conn *c, const struct gpc_remote_item
 	return 0;
 }
 
-/* What is left of out behind the first `done` bytes. */
+/* The part of `out` after its first `done` bytes. */
 static void drop_sent(struct conn *c, size_t done)
 {
 	int i;

@@ -104,7 +104,7 @@ static int take(struct options *o, const char *word, const char *value, char *wh
 	return take_text(word, value, o->tls_name, sizeof(o->tls_name), why, room);
 }
 
-/* What goes with what. */
+/* The combinations that are legal. */
 static int check(const struct options *o, char *why, size_t room)
 {
 	const char *tls = o->tls_cert[0]   ? "tls-cert"

@@ -170,7 +170,7 @@ bool node_parse(const char *text, size_t n, char *host, size_t room, int *port);
 uint16_t node_number(struct redis *r, const char *host, int port);
 /* Which node has the key; NO_NODE: none that is UP. */
 uint16_t node_of_key(struct redis *r, const char *key, uint32_t bytes);
-/* What an answer MOVED or ASK says. */
+/* The content of an answer MOVED or ASK. */
 uint16_t node_redirected(struct redis *r, uint16_t asked, const struct answer *a);
 void node_down(struct redis *r, uint16_t node, const char *why);
 void node_up(struct redis *r, uint16_t node);
@@ -205,9 +205,9 @@ int conn_begin_put(struct redis *r, struct conn *c, const struct gpc_remote_item
 		   bool last);
 int conn_begin(struct conn *c, enum kind kind, const struct gpc_remote_item *item, bool ask);
 int conn_begin_mark(struct conn *c);
-/* What the socket takes; 1: all that was begun is written, 0: not yet. */
+/* Writes as much as the socket takes; 1: all that was begun is written, 0: not yet. */
 int conn_write(struct conn *c);
-/* What the socket has; returns 1 if that was something. */
+/* Reads as much as the socket has; returns 1 if that was something. */
 int conn_read(struct conn *c, char *in, uint64_t longest);
 bool conn_is_quiet(struct conn *c, char *in, uint64_t longest);
 uint64_t conn_value_bytes(const struct conn *c);

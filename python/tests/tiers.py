@@ -458,7 +458,7 @@ with open(key, "w") as f:
 
 
 def read_as(uid, gid):
-    """What read_key says there."""
+    """The sentence of read_key there."""
     r, w = os.pipe()
     pid = os.fork()
     if not pid:

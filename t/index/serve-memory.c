@@ -3,6 +3,7 @@
  * is free again, nothing of the writer's memory is left, and the next writer answers the commands.
  * Tests: lib/index/table/alloc.c lib/index/takeover/open.c lib/index/writer/grant_place.c */
 #include "t/lib/cache.h"
+#include "t/lib/counted.h"
 
 #include "index/peer/handle.h"
 #include "index/segment/blocks.h"
@@ -17,17 +18,7 @@ static uint64_t keys_made;
 static struct {
 	bool on, failed;
 	uint32_t left; /* requests until one fails */
-	int64_t held;  /* allocations that were not freed */
 } memory;
-
-void *__real_malloc(size_t n);
-void *__wrap_malloc(size_t n);
-void *__real_calloc(size_t n, size_t item);
-void *__wrap_calloc(size_t n, size_t item);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_realloc(void *p, size_t n);
-void __real_free(void *p);
-void __wrap_free(void *p);
 
 /* ---- memory that ends ---- */
 
@@ -36,35 +27,6 @@ static bool is_refused(void)
 	if (!memory.on || memory.left--)
 		return false;
 	return memory.failed = true;
-}
-
-static void *counted(void *p)
-{
-	memory.held += p != NULL;
-	return p;
-}
-
-void *__wrap_malloc(size_t n)
-{
-	return is_refused() ? NULL : counted(__real_malloc(n));
-}
-
-void *__wrap_calloc(size_t n, size_t item)
-{
-	return is_refused() ? NULL : counted(__real_calloc(n, item));
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-	if (is_refused())
-		return NULL;
-	return p ? __real_realloc(p, n) : counted(__real_realloc(p, n));
-}
-
-void __wrap_free(void *p)
-{
-	memory.held -= p != NULL;
-	__real_free(p);
 }
 
 /* ---- commands ---- */
@@ -184,7 +146,7 @@ static int work(uint64_t at, bool *ended)
  * left to do is done. */
 static bool one_writer(uint32_t good, uint32_t *wrong, int64_t *lost)
 {
-	int64_t before = memory.held;
+	uint64_t before = allocations;
 	uint64_t at = begin();
 	bool ended = false;
 	int err;
@@ -196,7 +158,7 @@ static bool one_writer(uint32_t good, uint32_t *wrong, int64_t *lost)
 	memory.on = false;
 	if (err == 0)
 		must(gpc_writer_drop(c));
-	*lost += memory.held - before;
+	*lost += (int64_t)(allocations - before);
 	*wrong += err && (err != -ENOMEM || gpc_writer_serve(c, 0) != -ENOTCONN);
 	must(gpc_writer_take(c, 0, 0));
 	must(serve());

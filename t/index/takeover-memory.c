@@ -3,6 +3,7 @@
  * nothing is lost, all that was allocated is given back, and the next takeover succeeds.
  * Tests: lib/index/takeover/takeover.c lib/index/table/alloc.c lib/index/base/parallel.c */
 #include "t/lib/cache.h"
+#include "t/lib/counted.h"
 
 #include <sys/mman.h>
 #include "index/peer/handle.h"
@@ -16,7 +17,6 @@ static struct {
 	bool on, members, once; /* of other threads than the caller; one call fails */
 	pthread_t caller;
 	uint32_t asked, good, failed; /* so many are still given */
-	int64_t held;                 /* allocations that were not freed */
 	void *map[128];               /* of them, those of the caller that are no malloc()'s */
 } memory;
 
@@ -25,14 +25,6 @@ void __real_parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, s
 			 uint32_t n);
 void __wrap_parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes,
 			 uint32_t n);
-void *__real_malloc(size_t n);
-void *__wrap_malloc(size_t n);
-void *__real_calloc(size_t n, size_t item);
-void *__wrap_calloc(size_t n, size_t item);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_realloc(void *p, size_t n);
-void __real_free(void *p);
-void __wrap_free(void *p);
 void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t from);
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t from);
 int __real_munmap(void *p, size_t n);
@@ -98,37 +90,6 @@ static bool is_refused(void)
 	return true;
 }
 
-static void *counted(void *p)
-{
-	if (p)
-		count_add(&memory.held, 1);
-	return p;
-}
-
-void *__wrap_malloc(size_t n)
-{
-	return is_refused() ? NULL : counted(__real_malloc(n));
-}
-
-void *__wrap_calloc(size_t n, size_t item)
-{
-	return is_refused() ? NULL : counted(__real_calloc(n, item));
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-	if (is_refused())
-		return NULL;
-	return p ? __real_realloc(p, n) : counted(__real_realloc(p, n));
-}
-
-void __wrap_free(void *p)
-{
-	if (p)
-		count_sub(&memory.held, 1);
-	__real_free(p);
-}
-
 /* Where this one stands, or none does. */
 static void **map_of(void *p)
 {
@@ -163,7 +124,7 @@ int __wrap_munmap(void *p, size_t n)
 
 	if (map) {
 		*map = NULL;
-		count_sub(&memory.held, 1);
+		count_sub(&allocations, 1);
 	}
 	return __real_munmap(p, n);
 }
@@ -223,14 +184,15 @@ static int take(bool members, bool once, uint32_t good)
 static void take_often(bool members, bool once, const char *what)
 {
 	uint32_t all, i, n = 0, wrong = 0, silent = 0;
-	int64_t before, lost = 0;
+	int64_t lost = 0;
+	uint64_t before;
 	int err;
 
 	must(take(members, once, UINT32_MAX));
 	all = memory.asked;
 	must(gpc_writer_drop(c));
 	for (i = 0; i < TRIES; i++) {
-		before = load_relaxed(&memory.held);
+		before = load_relaxed(&allocations);
 		cache_spoil();
 		err = take(members, once, all * i / TRIES);
 		wrong += err != (memory.failed ? -ENOMEM : 0);
@@ -238,7 +200,7 @@ static void take_often(bool members, bool once, const char *what)
 		silent += err && !strstr(gpc_last_error(), "no memory");
 		if (!err)
 			must(gpc_writer_drop(c));
-		lost += load_relaxed(&memory.held) - before;
+		lost += (int64_t)(load_relaxed(&allocations) - before);
 	}
 	is_int(wrong, 0, "%s: a takeover without memory answers -ENOMEM, each time", what);
 	is_int(silent, 0, "and says so");

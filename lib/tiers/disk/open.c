@@ -34,7 +34,7 @@ static int refuse_open(const char *path)
 		return err_set(ENOTSUP, "%s is no regular file", path);
 	case ENOTDIR:
 		return err_set(ENOTDIR,
-			       "%s cannot be opened: what stands before its last / is no folder",
+			       "%s cannot be opened: the part before its last / is no folder",
 			       path);
 	default:
 		return err_sys(0, "%s cannot be opened", path);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-gpcd.t
-"""What an engine needs of a cache that it has not made, in the words of gpcd's options (gpcd(8)).
+"""The needs of an engine in a cache that it has not made, in the words of gpcd's options (gpcd(8)).
 
     who made the cache                    the engine
     another engine of its fingerprint     takes it: cache.py makes all of them alike
