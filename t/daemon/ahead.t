@@ -93,7 +93,7 @@ until_ok blocks_are ahead '22 24'
 ok $? "it goes on with the next writer" || diag "$(blocks ahead)"
 is "$(grep -c 'cannot spill' "$tmp/first.err")" 0 "and has nothing to say"
 
-kill -STOP "$writer"
+stop_process "$writer"
 kill -TERM "$keeper"
 finish "$keeper"
 is "$status" 0 "with a writer that is stopped it ends by a signal all the same"

@@ -61,7 +61,7 @@ is "$(ask "$two_port" /readyz)" '503 tier disk: no process keeps it' "it misses 
 
 # ---- a writer that is stopped, and its successor ----
 
-kill -STOP "$one"
+stop_process "$one"
 soon_is "$two_port" /readyz "503 the writer, process $one, is stopped; tier disk: no process keeps it" "a stopped writer"
 kill -9 "$one"
 soon_is "$two_port" /readyz '200 ready' "the standby has taken over, and has opened its tier"

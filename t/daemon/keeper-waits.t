@@ -75,7 +75,7 @@ no_pool()
 	test "$(memory_files)" = 0
 }
 until_ok no_pool || bail "the pool has not gone"
-kill -STOP "$next"
+stop_process "$next"
 keep long
 long=$pid
 is_waiting long 'waiting up to 30 seconds: .*is stopped: kill -CONT' "a writer that is stopped is waited for"

@@ -281,7 +281,7 @@ early=$pid
 start late gpcd early --dir "$shm" --standby
 late=$pid
 until_ok is_written 'standing by' "$tmp/late.err"
-kill -STOP "$late"
+stop_process "$late"
 kill "$early"
 until_ok is_gone "$early"
 rm "$shm/gpc.early."*

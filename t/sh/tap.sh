@@ -370,6 +370,19 @@ is_gone()
 	test ! -e "/proc/$1" || { test $# -eq 2 && grep -q '^State:.*[ZX]' "/proc/$1/status" 2>/dev/null; } || test ! -e "/proc/$1"
 }
 
+is_stopped()	# PID: each thread of it
+{
+	set -- $(sed 's/.*) //; s/ .*//' "/proc/$1/task"/*/stat 2>/dev/null | sort -u)
+	test "$*" = T
+}
+
+# SIGSTOP is on its way for a while: who looks too early finds a process that runs.
+stop_process()	# PID
+{
+	kill -STOP "$1"
+	until_ok is_stopped "$1" || bail "process $1 does not stop"
+}
+
 # ---- replays to look at, or to disturb ----
 
 # Where replays run that have a device.  On a GPU a process takes a second to begin, and each of its
@@ -410,7 +423,7 @@ stopped_at_work()	# CACHE BLOCKS
 {
 	at_work "$@" || return 1
 	stopped=$writer
-	kill -STOP "$stopped"
+	stop_process "$stopped"
 	at_work "$@" && return
 	kill -CONT "$stopped"
 	return 1

@@ -24,7 +24,7 @@ paused=$pid
 until_ok grep -q holding "$tmp/paused.out" || bail "hold: $(cat "$tmp/paused.err")"
 nobody
 ok $? "nothing dies, so nobody is named" "$tmp/out"
-kill -STOP "$paused"
+stop_process "$paused"
 
 # blocks that leave while it is stopped are not free before it goes on
 start first "$helpers/hold" "$shm" held first 16 0 0 100

@@ -83,7 +83,7 @@ is "$(value stats/refs stats/reserved stats/sections)" "6
 6
 3" "stat has the sums"
 
-kill -STOP "$modest"
+stop_process "$modest"
 until_ok state_is crew modest stopped
 ok $? "a stopped process is named"
 is "$(of modest alive refs)" "true 1" "it lives, and holds what it holds"
@@ -194,7 +194,7 @@ exits 0 "the cache is sound"
 serve frozen --block-size 16 --vram-blocks 64
 writer=$pid
 hold third frozen 1 0 0
-kill -STOP "$writer"
+stop_process "$writer"
 until_ok state_is frozen gpcd "writer stopped"
 kill -9 "$pid"
 finish "$pid"

@@ -66,7 +66,7 @@ is "$status" 0 "and end well"
 # ---- one whose daemon is about to end ----
 
 serve ending --block-size 16 --vram-blocks 64 --max-peers 2
-kill -STOP "$pid"
+stop_process "$pid"
 kill "$pid"
 start remover gpc-inspect --dir "$shm" rm ending
 remover=$pid

@@ -104,7 +104,7 @@ sees()	# TEXT NAME
 from=1
 begin 80
 sees 'nothing is wrong' "top begins"
-kill -STOP $writer
+stop_process $writer
 sees 'is stopped' "a stopped writer is told"
 kill -CONT $writer
 sees 'nothing is wrong' "one that goes on"

@@ -40,11 +40,6 @@ works()	# PID: its workers have begun
 		test "$("$helpers/json" "$tmp/seen" stats/published)" -gt 0
 }
 
-stopped()	# PID
-{
-	grep -q '^State:.*stopped' "/proc/$1/status"
-}
-
 # From the signal to the end, and what is left of it.
 ends()	# NAME PID CHILD...
 {
@@ -80,8 +75,7 @@ for stop in nobody writer workers all; do
 	*) halt= ;;
 	esac
 	for p in $halt; do
-		kill -STOP "$p"
-		until_ok stopped "$p"
+		stop_process "$p"
 	done
 	ends "own cache, $stop stopped" "$replay" $writer $crew
 	is "$(ls "$shm")" '' "own cache, $stop stopped: the cache is removed"
@@ -100,8 +94,7 @@ is "$(ls "$shm")" '' "before the cache is there: nothing is left"
 
 serve theirs --block-size 16 --vram-blocks 100
 writer=$pid
-kill -STOP "$writer"
-until_ok stopped "$writer"
+stop_process "$writer"
 start first gpc-replay "$tmp/long.jsonl" --dir "$shm" --name theirs --workers 2
 replay=$pid
 until_ok grep -q '[0-9]' "/proc/$replay/task/$replay/children"
@@ -112,12 +105,11 @@ start second gpc-replay "$tmp/long.jsonl" --dir "$shm" --name theirs --workers 2
 replay=$pid
 until_ok works "$replay" theirs || bail "no replay: $(cat "$tmp/second.err")"
 crew=$(workers "$replay")
-kill -STOP "$writer"
-until_ok stopped "$writer"
+stop_process "$writer"
 ends "theirs, in the middle" "$replay" $crew
 ls "$shm" | grep -q '^gpc\.theirs\.idx$'
 ok $? "the cache of others stays"
-! stopped "$writer"
+! is_stopped "$writer"
 test $? -eq 1
 ok $? "and so does its writer"
 kill -CONT "$writer"
@@ -131,7 +123,7 @@ until_ok sh -c "test \"\$(cat /proc/$bench/task/$bench/children | wc -w)\" -ge 2
 crew=$(children "$bench")
 set -- $crew
 shift $(($# - 1))
-kill -STOP "$1"
+stop_process "$1"
 ends gpc-bench "$bench" $crew
 is "$(ls "$shm" | grep -v '^gpc\.theirs\.')" '' "gpc-bench: its cache is removed"
 
@@ -140,8 +132,7 @@ writer=$pid
 start held "$helpers/hold" "$shm" crew held 0 1 0
 held=$pid
 until_ok grep -q holding "$tmp/held.out"
-kill -STOP "$writer"
-until_ok stopped "$writer"
+stop_process "$writer"
 kill -9 "$held"
 finish "$held"
 start reap perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' gpc-inspect --dir "$shm" reap crew

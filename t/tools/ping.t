@@ -71,7 +71,7 @@ finish "$worker"
 
 # ---- none that answers ----
 
-kill -STOP "$writer"
+stop_process "$writer"
 refuses 1 "one: time is up" gpc-inspect --dir "$shm" ping one --deadline 50
 refuses 1 "one: time is up" gpc-inspect --dir "$shm" ping one --put --deadline 50
 kill -CONT "$writer"

@@ -56,7 +56,7 @@ refuses 1 'peer is 8: it must be' gpc-inspect --dir "$shm" release one --peer 8 
 
 holds hung
 is "$(held)" '3 2' "it holds five blocks"
-kill -STOP "$worker"
+stop_process "$worker"
 refuses 2 "process $worker is killed by --yes, or by an answer on a terminal" \
 	gpc-inspect --dir "$shm" release one --peer "$peer" </dev/null
 lives "$worker" "it lives"
@@ -126,7 +126,7 @@ finish "$other"
 
 # ---- nobody who clears its seat ----
 
-kill -STOP "$writer"
+stop_process "$writer"
 refuses 1 "process $worker has exited, and seat $peer is not clear yet; its writer may be stopped" \
 	gpc-inspect --dir "$shm" release one --peer "$peer" --yes --deadline 5000
 refuses 1 "process $worker is dead or has left; 'gpc-inspect reap one' clears its seat" \

@@ -17,7 +17,7 @@ is "$(cat "$tmp/out")" 'one: nobody notes slow calls: slow-ms is 0' "or nobody n
 gpc-inspect --dir "$shm" set one slow-ms=50 >"$tmp/out"
 # the second turn of its log has seen that there was none
 until_ok test "$(gpc-inspect --dir "$shm" ping one >"$tmp/out" && echo yes)" = yes
-kill -STOP "$writer"
+stop_process "$writer"
 start ask gpc-inspect --dir "$shm" ping one --deadline 300
 asks=$pid
 finish "$asks"

@@ -6,16 +6,6 @@
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 
-state()	# PID: R, S, T ...
-{
-	awk '{ sub(/.*\) /, ""); print $1 }' "/proc/$1/stat"
-}
-
-is_stopped()	# PID
-{
-	test "$(state "$1")" = T
-}
-
 runs()	# PID
 {
 	! is_stopped "$1"
@@ -56,8 +46,7 @@ worker=$pid
 until_ok grep -q holding "$tmp/worker.out" || bail "hold: $(cat "$tmp/worker.err")"
 
 all_say served false writer "at work"
-kill -STOP "$writer"
-until_ok is_stopped "$writer"
+stop_process "$writer"
 all_say 'writer stopped' true 'writer stopped' "stopped"
 refuses 3 "shown has a writer already \(process $writer\), which is stopped: kill -CONT $writer lets it go on" \
 	gpcd shown --dir "$shm"
@@ -65,8 +54,7 @@ refuses 1 "time is up: the writer of shown, process $writer, is stopped: kill -C
 	gpc-inspect --dir "$shm" clear shown
 is "$(inspect --json peers shown; seat_of "$worker" state writer stopped)" 'alive false false' \
 	"the worker is not"
-kill -STOP "$worker"
-until_ok is_stopped "$worker"
+stop_process "$worker"
 inspect --json peers shown
 is "$(seat_of "$worker" state writer stopped)" 'stopped false true' "both are"
 kill -CONT "$writer"
@@ -78,14 +66,12 @@ is "$(seat_of "$worker" state writer stopped)" 'stopped false true' "the worker 
 # a standby that is stopped says nothing of the writer
 run gpcd shown --dir "$shm" --standby --daemonize --quiet --pidfile "$tmp/standby.pid"
 standby=$(cat "$tmp/standby.pid")
-kill -STOP "$standby"
-until_ok is_stopped "$standby"
+stop_process "$standby"
 all_say served false writer "a standby is stopped"
 
 # one that was stopped and killed is no writer any more
 kill -9 "$standby"
-kill -STOP "$writer"
-until_ok is_stopped "$writer"
+stop_process "$writer"
 kill -9 "$writer"
 until_ok is_gone "$writer"
 inspect --json list
