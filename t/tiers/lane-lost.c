@@ -5,6 +5,8 @@
  * Tests: lib/tiers/remote/lane.c lib/tiers/remote/call.c lib/tiers/remote/batch.c lib/tiers/remote/remote.c
  *   lib/gpc_remote.h */
 #include "t/lib/remote.h"
+#include "index/base/order.h"
+#include "tiers/remote/store.h"
 
 #define N       8u
 #define MS      100u
@@ -52,17 +54,24 @@ static struct remote_state state(struct remote *r)
 	return s;
 }
 
+/* A deadline that no call here needs. */
+static uint64_t far_ns(void)
+{
+	return clock_ns() + 60000 * NS_PER_MS;
+}
+
 static void stored(struct remote *r)
 {
 	images_put(&m[0], 0);
-	if (remote_put(r, 0, m[0].b, N, 0) != N)
+	if (remote_put(r, 0, m[0].b, N, far_ns()) != N)
 		bail("images are not stored");
 }
 
 enum { GET, PUT, EXISTS, REMOVE };
 
-/* Its first result, in that lane. */
-static int32_t call_with(struct remote *r, int what, uint32_t lane, struct images *with)
+/* Its first result, in that lane, within the deadline of the store or a longer one. */
+static int32_t call_with(struct remote *r, int what, uint32_t lane, struct images *with,
+			 uint64_t deadline_ns)
 {
 	int32_t result[N];
 	gpc_key keys[N];
@@ -72,24 +81,24 @@ static int32_t call_with(struct remote *r, int what, uint32_t lane, struct image
 		keys[i] = remote_key(i);
 	if (what == GET) {
 		images_want(with, 0);
-		remote_get(r, lane, with->b, N, 0);
+		remote_get(r, lane, with->b, N, deadline_ns);
 		return with->b[0].result;
 	}
 	if (what == PUT) {
 		images_put(with, 50);
-		remote_put(r, lane, with->b, N, 0);
+		remote_put(r, lane, with->b, N, deadline_ns);
 		return with->b[0].result;
 	}
 	if (what == EXISTS)
-		remote_exists(r, lane, keys, N, result, 0);
+		remote_exists(r, lane, keys, N, result, deadline_ns);
 	else
-		remote_remove(r, lane, keys, N, result, 0);
+		remote_remove(r, lane, keys, N, result, deadline_ns);
 	return result[0];
 }
 
 static int32_t call(struct remote *r, int what, uint32_t lane)
 {
-	return call_with(r, what, lane, &m[lane]);
+	return call_with(r, what, lane, &m[lane], 0);
 }
 
 static void does_not_return(const char *path, int what, const char *how)
@@ -111,15 +120,15 @@ static void does_not_return(const char *path, int what, const char *how)
 	is_int(state(r).state, REMOTE_DOWN, "the store is down");
 	ok(strstr(state(r).why, "has not returned in time") != NULL, "since: %s", state(r).why);
 	began = clock_ns();
-	is_int(call(r, GET, 0), -EHOSTDOWN, "other lanes are not asked");
-	is_int(call_with(r, what, 1, &m[3]), -EHOSTDOWN, "nor is this one");
+	is_int(call_with(r, GET, 0, &m[0], far_ns()), -EHOSTDOWN, "other lanes are not asked");
+	is_int(call_with(r, what, 1, &m[3], far_ns()), -EHOSTDOWN, "nor is this one");
+	ok(is_soon(began, MOST_NS / NS_PER_MS), "at once, whatever their deadline");
 	remote_tick(r);
-	ok(is_soon(began, 100), "at once");
 	is_int(state(r).state, REMOTE_DOWN, "a tick changes nothing");
 	unlink(flag);
 	ok(remote_until(r, REMOTE_UP), "it returns, and the store is up again");
 	ok(!remote_is_lost(r, 1), "the lane is there again");
-	is_int(call(r, what, 1), 0, "and works");
+	is_int(call_with(r, what, 1, &m[1], far_ns()), 0, "and works");
 	ok(remote_close(r), "it is closed");
 }
 
@@ -172,6 +181,77 @@ static void stopped_meanwhile(void)
 	ok(remote_close(r), "it returns, and is closed");
 }
 
+/* ---- puts of two lanes that no fence can end: the time of one that was given up ---- */
+
+struct put {
+	struct remote *r;
+	pthread_t thread;
+	uint32_t lane;
+	int result;
+};
+
+static void *run_put(void *arg)
+{
+	struct put *p = arg;
+
+	p->result = call_with(p->r, PUT, p->lane, &m[p->lane], far_ns());
+	return NULL;
+}
+
+/* A put under way has stored its time. */
+static void begin_put(struct put *p, struct remote *r, uint32_t lane)
+{
+	uint64_t before = load_relaxed(&r->unsure_ns);
+
+	*p = (struct put){ .r = r, .lane = lane };
+	pthread_create(&p->thread, NULL, run_put, p);
+	while (load_relaxed(&r->unsure_ns) == before)
+		usleep(1000);
+}
+
+static int end_put(struct put *p)
+{
+	pthread_join(p->thread, NULL);
+	return p->result;
+}
+
+static void given_up_beside(void)
+{
+	struct remote *r = start(plugin, "put");
+	struct put one;
+
+	is_int((long long)load_relaxed(&r->unsure_ns), 0, "no put, no time");
+	raise_flag();
+	begin_put(&one, r, 2);
+	is_int(call(r, PUT, 1), -EINPROGRESS, "a put is given up beside another one");
+	unlink(flag);
+	is_int(end_put(&one), 0, "which ends well");
+	ok(load_relaxed(&r->unsure_ns) != 0, "its time is kept");
+	while (remote_is_lost(r, 1))
+		usleep(1000);
+	remote_close(r);
+}
+
+/* In whichever order they end. */
+static void answered_beside(void)
+{
+	struct remote *r = start(plugin, "put");
+	int i, good = 0, kept = 0;
+	struct put one, two;
+
+	for (i = 0; i < 10; i++) {
+		raise_flag();
+		begin_put(&one, r, 2);
+		begin_put(&two, r, 3);
+		unlink(flag);
+		good += !end_put(&one) + !end_put(&two);
+		kept += load_relaxed(&r->unsure_ns) != 0;
+	}
+	is_int(good, 20, "ten times two puts at once end well");
+	is_int(kept, 0, "and leave no time");
+	remote_close(r);
+}
+
 static void tick_does_not_return(void)
 {
 	struct remote *r = start(with_tick, "tick");
@@ -213,15 +293,16 @@ static void more_than_asked(void)
 	raise_flag();
 	for (i = 0; i < N; i++)
 		keys[i] = remote_key(i);
-	is_int(call(r, GET, 0), -EIO, "a result that is none is a failure, of a get");
+	is_int(call_with(r, GET, 0, &m[0], far_ns()), -EIO,
+	       "a result that is none is a failure, of a get");
 	unlink(flag);
 	remote_until(r, REMOTE_UP);
 	raise_flag();
-	is_int(remote_exists(r, 0, keys, N, NULL, 0), 0, "of exists");
+	is_int(remote_exists(r, 0, keys, N, NULL, far_ns()), 0, "of exists");
 	unlink(flag);
 	remote_until(r, REMOTE_UP);
 	raise_flag();
-	is_int(call(r, PUT, 0), -EIO, "of a put");
+	is_int(call_with(r, PUT, 0, &m[0], far_ns()), -EIO, "of a put");
 	is_int(remote_counters(r, c, 1), 1, "no more counters than there is room for");
 	is_int((long long)c[1].value, 77, "and none beside it");
 	remote_close(r);
@@ -272,6 +353,8 @@ static int body(void)
 	does_not_return(plugin, EXISTS, "exists");
 	does_not_return(with_tick, REMOVE, "remove");
 	tick_does_not_return();
+	given_up_beside();
+	answered_beside();
 	stopped_meanwhile();
 	refused("null", "its open has answered 0 without a store");
 	refused("positive", "its open has answered 1 in place of a store");

@@ -181,16 +181,18 @@ static uint64_t *unsure(struct remote *r)
 }
 
 /* The time of a put that no fence can end is stored before the put, since this process may be
- * killed before the answer.  Returns the previous value. */
-static uint64_t begin_unfenced(struct remote *r)
+ * killed before the answer.  Puts of several lanes share the word: the last one to end restores the
+ * value from before the first, or the time of one that was given up among them. */
+static void begin_unfenced(struct remote *r)
 {
-	uint64_t before = load_relaxed(unsure(r));
-
+	pthread_mutex_lock(&r->lock);
+	if (!r->unfenced++)
+		r->unsure_then_ns = load_relaxed(unsure(r));
 	store_relaxed(unsure(r), clock_ns());
-	return before;
+	pthread_mutex_unlock(&r->lock);
 }
 
-static void end_unfenced(struct remote *r, const int32_t *result, uint32_t n, uint64_t before)
+static void end_unfenced(struct remote *r, const int32_t *result, uint32_t n)
 {
 	bool lost = false;
 	uint32_t i;
@@ -198,7 +200,21 @@ static void end_unfenced(struct remote *r, const int32_t *result, uint32_t n, ui
 	for (i = 0; i < n; i++)
 		lost |= result[i] == -EIO || result[i] == -ETIMEDOUT || result[i] == -ECANCELED ||
 			result[i] == -EINPROGRESS;
-	store_relaxed(unsure(r), lost ? clock_ns() : before);
+	pthread_mutex_lock(&r->lock);
+	if (lost)
+		r->unsure_then_ns = clock_ns();
+	if (!--r->unfenced)
+		store_relaxed(unsure(r), r->unsure_then_ns);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void fence_is_gone(struct remote *r)
+{
+	pthread_mutex_lock(&r->lock);
+	r->unsure_then_ns = clock_ns();
+	store_relaxed(unsure(r), r->unsure_then_ns);
+	store_relaxed(&r->fenced, 0);
+	pthread_mutex_unlock(&r->lock);
 }
 
 static uint32_t put_batch(struct remote *r, uint32_t lane, struct remote_block *block, uint32_t n,
@@ -207,8 +223,9 @@ static uint32_t put_batch(struct remote *r, uint32_t lane, struct remote_block *
 	struct batch *b = &r->batch[lane];
 	uint32_t i, stored = 0;
 	bool fenced = load_relaxed(&r->fenced);
-	uint64_t before = fenced ? 0 : begin_unfenced(r);
 
+	if (!fenced)
+		begin_unfenced(r);
 	if (batch_is_mine(r, lane, n)) {
 		make_headers(r, b, block, n);
 		if (give_places(r, b, block, n))
@@ -217,7 +234,7 @@ static uint32_t put_batch(struct remote *r, uint32_t lane, struct remote_block *
 			batch_answer(b, n, -EIO);
 	}
 	if (!fenced)
-		end_unfenced(r, b->result, n, before);
+		end_unfenced(r, b->result, n);
 	for (i = 0; i < n; i++) {
 		block[i].result = b->result[i];
 		stored += block[i].result == 0;
@@ -287,10 +304,8 @@ static void note_fence(struct remote *r, const int32_t *result, uint32_t n)
 	for (i = 0; i < n; i++)
 		if (!result[i])
 			store_relaxed(&r->fenced, 1);
-		else if (result[i] == -EOPNOTSUPP && load_relaxed(&r->fenced)) {
-			store_relaxed(unsure(r), clock_ns());
-			store_relaxed(&r->fenced, 0);
-		}
+		else if (result[i] == -EOPNOTSUPP && load_relaxed(&r->fenced))
+			fence_is_gone(r);
 }
 
 static void ask_fences(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n,

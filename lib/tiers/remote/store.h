@@ -43,6 +43,10 @@ struct remote {
 
 	pthread_mutex_t lock; /* taken below that lock */
 	char why[256];
+	/* Puts that no fence can end: so many are under way, and their word gets this value behind the
+	 * last one of them. */
+	uint32_t unfenced;
+	uint64_t unsure_then_ns;
 	/* the time when a lane was lost last, and the pause after it */
 	uint64_t lost_ns, lost_pause_ns;
 	char lost_why[64];
