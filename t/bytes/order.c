@@ -320,7 +320,7 @@ static void test_no_writer(void)
 	device_host_delay_us = 0;
 	serve_end();
 	must(gpc_writer_drop(c));
-	for (i = 0; i < 1000 && gpc_transfer_wait(d, t, 0) == -EAGAIN; i++)
+	for (i = 0; i < 30000 && gpc_transfer_wait(d, t, 0) == -EAGAIN; i++)
 		usleep(1000);
 	is_int(gpc_transfer_wait(d, t, 0), -ENOTCONN,
 	       "no writer commits them, as who asks again and again is told");

@@ -6,7 +6,7 @@
 
 #define N     8u
 #define BYTES 3000u
-#define MS    300u
+#define MS    10000u /* nothing here comes late */
 
 static char plugin[512];
 static struct resp one;
@@ -15,10 +15,14 @@ static uint32_t turn;
 
 static struct remote *start(void)
 {
+	struct remote *r;
 	char spec[700];
 
 	snprintf(spec, sizeof(spec), "%s:server=127.0.0.1:%d", plugin, one.port);
-	return remote_start(spec, NULL, BYTES, MS);
+	r = remote_start(spec, NULL, BYTES, MS);
+	if (!remote_until(r, REMOTE_UP))
+		bail("the store is not reached");
+	return r;
 }
 
 static uint32_t get(struct remote *r)

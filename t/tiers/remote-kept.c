@@ -74,7 +74,7 @@ static void put_until(uint32_t place)
 
 static gpc_tiers *keep(uint32_t hints)
 {
-	struct gpc_tiers_options o = node_options(hints, 16, 500);
+	struct gpc_tiers_options o = node_options(hints, 16, 5000);
 
 	return node_keep(&o);
 }

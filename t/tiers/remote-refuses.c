@@ -111,7 +111,7 @@ void __wrap_slots_live(struct lower *d, gpc_block block, const gpc_key *key, uin
 
 static gpc_tiers *keep(uint32_t hints)
 {
-	struct gpc_tiers_options o = node_options(hints, 64, 500);
+	struct gpc_tiers_options o = node_options(hints, 64, 5000);
 
 	return node_keep(&o);
 }

@@ -46,7 +46,7 @@ static int hints(gpc *c, uint64_t first, uint32_t n)
 static void computes(void)
 {
 	gpc *c = node(16);
-	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	struct gpc_tiers_options o = node_options(1024, 8, 5000);
 	gpc_tiers *t = node_keep(&o);
 	struct gpc_tier s;
 
@@ -62,7 +62,7 @@ static void computes(void)
 static void loads(void)
 {
 	gpc *c = node(32);
-	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	struct gpc_tiers_options o = node_options(1024, 8, 5000);
 	gpc_tiers *t = node_keep(&o);
 	gpc_block b[40];
 	gpc_key k[41];
@@ -92,7 +92,7 @@ static void loads(void)
 
 static void others_do_not(void)
 {
-	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	struct gpc_tiers_options o = node_options(1024, 8, 5000);
 	gpc_key k[9];
 	gpc_tiers *t;
 	gpc *c = node(32);
@@ -124,7 +124,7 @@ static void others_do_not(void)
 static void forgets(void)
 {
 	gpc *c = node(32);
-	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	struct gpc_tiers_options o = node_options(1024, 8, 5000);
 	gpc_tiers *t = node_keep(&o);
 	char command[400];
 	gpc_key k[9];
@@ -148,7 +148,7 @@ static void forgets(void)
 static void mends(void)
 {
 	gpc *c = node(16);
-	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	struct gpc_tiers_options o = node_options(1024, 8, 5000);
 	gpc_tiers *t = node_keep(&o);
 	char command[400];
 	gpc_key k[CACHE_KEYS + 1];
@@ -177,7 +177,7 @@ static void mends(void)
 static void gaps_stay(void)
 {
 	gpc *c = node(16);
-	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	struct gpc_tiers_options o = node_options(1024, 8, 5000);
 	gpc_tiers *t = node_keep(&o);
 	gpc_block b[8];
 	gpc_key k[9];
@@ -220,7 +220,7 @@ static int values(void)
 static void gaps_stay_there(void)
 {
 	gpc *c = node(16);
-	struct gpc_tiers_options o = node_options(1024, 16, 500);
+	struct gpc_tiers_options o = node_options(1024, 16, 5000);
 	char disk[300];
 	gpc_tiers *t;
 	gpc_block b[8];
@@ -260,7 +260,7 @@ static void gaps_stay_there(void)
 static void few_hints(void)
 {
 	gpc *c = node(64);
-	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	struct gpc_tiers_options o = node_options(1024, 8, 5000);
 	gpc_tiers *t;
 	gpc_block b[20];
 	uint32_t i;
@@ -280,7 +280,7 @@ static void removes(void)
 {
 	struct gpc_pool p = { .size = sizeof(p) };
 	gpc *c = node(16);
-	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	struct gpc_tiers_options o = node_options(1024, 8, 5000);
 	gpc_tiers *t = node_keep(&o);
 	gpc_key k[41], longer[61];
 	gpc_block b[8];
@@ -351,7 +351,7 @@ static void not_opened(struct gpc_tiers_options o, int err, const char *sentence
 static void arguments(void)
 {
 	gpc *c = node(16);
-	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	struct gpc_tiers_options o = node_options(1024, 8, 5000);
 
 	new_store("");
 	o.remote = "nothing";
