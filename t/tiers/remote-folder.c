@@ -227,9 +227,10 @@ static void late_and_away(void)
 	r = remote_start(slow, "s", m.bytes, 500);
 	images_put(&m, 0);
 	began = clock_ns();
-	ok(remote_put(r, 0, m.b, N, 0) < 10, "a slow store stores what it can within the deadline");
+	ok(remote_put(r, 0, m.b, N, 0) < N / 4,
+	   "a slow store stores what it can within the deadline");
 	ok(is_soon(began, 5000), "and the call ends soon after it");
-	ok(images_with(&m, -ETIMEDOUT) > 250, "the rest is late");
+	ok(images_with(&m, -ETIMEDOUT) > N / 2, "the rest is late");
 	is_int(state(r).state, REMOTE_UP, "it is slow, and not down");
 	remote_close(r);
 
