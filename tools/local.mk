@@ -38,6 +38,7 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/slow.c \
 	%reldir%/daemon/serve.c \
 	%reldir%/daemon/tiers.c \
+	%reldir%/daemon/tiers_options.c \
 	%reldir%/daemon/state.c
 %canon_reldir%_gpcd_LDADD = lib/libgpc.la $(EVENTS_LIBS) $(METRICS_LIBS) $(INIH_LIBS)
 %canon_reldir%_gpcd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) $(METRICS_CFLAGS) $(INIH_CFLAGS)

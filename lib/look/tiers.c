@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tiers.c - the tiers below RAM, with the counts of their steward.
- * Tests: t/tiers/life.t t/daemon/disk.t t/bytes/stopped-steward.t */
+ * Tests: t/tiers/life.t t/bytes/stopped-steward.t t/daemon/disk.t */
 #include "config.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpcd keeps a tier on disk: what it refuses, what it finds again after its death, and the secret of the keys.
-# Tests: tools/daemon/tiers.c lib/tiers/steward/peek.c lib/look/tiers.c tools/inspect/tiers.c
+# Tests: tools/daemon/tiers.c tools/daemon/tiers_options.c lib/tiers/steward/peek.c lib/look/tiers.c tools/inspect/tiers.c
 #   lib/index/segment/shm_tiers.h
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"

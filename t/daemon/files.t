@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Each file that gpcd opens, and whatever may be there instead of it: a sentence that says what it is.
-# Tests: tools/daemon/say.c tools/daemon/tiers.c tools/daemon/key.c tools/daemon/process.c
+# Tests: tools/daemon/say.c tools/daemon/tiers.c tools/daemon/tiers_options.c tools/daemon/key.c tools/daemon/process.c
 #   tools/daemon/events/publish.c lib/tiers/steward/plan.c
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A cache that is there, and a daemon whose key, disk or room do not fit it: it ends at its start, beside a gpcd as
 # beside an engine, and neither the files of the cache nor a key file get another mode or group.
-# Tests: tools/daemon/serve.c tools/daemon/tiers.c tools/daemon/key.c lib/tiers/steward/plan.c lib/tiers/disk/open.c
+# Tests: tools/daemon/serve.c tools/daemon/tiers.c tools/daemon/tiers_options.c tools/daemon/key.c lib/tiers/steward/plan.c lib/tiers/disk/open.c
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 

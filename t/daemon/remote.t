@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gpcd with a store whose plugin breaks its contract: workers go on, gpcd ends when it is told to, what is seen of the store is
 # right, and after a plugin that ends the process the next gpcd finds all in order.
-# Tests: tools/daemon/tiers.c lib/tiers/steward/store_lanes.c lib/tiers/remote/lane.c
+# Tests: tools/daemon/tiers.c tools/daemon/tiers_options.c lib/tiers/steward/store_lanes.c lib/tiers/remote/lane.c
 
 . "${top_srcdir:-$(dirname "$0")/../..}/t/sh/tap.sh"
 

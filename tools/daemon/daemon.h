@@ -124,7 +124,7 @@ static inline void turn(struct daemon *d)
 	__atomic_store_n(&d->turned_ns, cli_now_ns(), __ATOMIC_RELAXED);
 }
 
-/* ---- gpcd-say.c ---- */
+/* ---- say.c ---- */
 
 /* To stderr, or to syslog once say_to_syslog was called; level as in syslog(3). */
 void say(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -149,7 +149,7 @@ const char *say_file(int err, bool makes);
 /* One datagram to the service manager that started gpcd; it is no error if there is none. */
 void say_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* ---- gpcd-process.c ---- */
+/* ---- process.c ---- */
 
 extern volatile sig_atomic_t process_stopping; /* the signal that ends the process */
 /* SIGUSR1 has come, and state_tell has not answered yet */
@@ -212,19 +212,19 @@ void manager_reloading(void);
 /* Reads the options again if SIGHUP has come. */
 void reload_look(struct daemon *d, gpc *c);
 
-/* ---- gpcd-state.c ---- */
+/* ---- state.c ---- */
 
 /* Logs the line if SIGUSR1 has come. */
 void state_tell(const struct daemon *d, gpc *c, const char *role);
 
-/* ---- gpcd-name.c ---- */
+/* ---- name.c ---- */
 
 /* Called while the cache is open: does the name still stand for it? */
 bool name_is_ours(const struct daemon *d);
 /* Is the name lost?  It looks once a second at most. */
 bool name_is_lost(struct daemon *d);
 
-/* ---- gpcd-serve.c: each returns 0, or the exit status after a message ---- */
+/* ---- serve.c: each returns 0, or the exit status after a message ---- */
 
 /* The library's sentence in ret, with options in place of the fields of its configuration. */
 const char *serve_option_words(const char *text, char *ret, size_t room);
@@ -241,12 +241,12 @@ int serve_take_seat(struct daemon *d, gpc **c);
 int serve_run(struct daemon *d, gpc *c);
 int serve_remove(struct daemon *d);
 
-/* ---- gpcd-keep.c ---- */
+/* ---- keep.c ---- */
 
 /* Owns a pool of VRAM until a signal comes; returns the exit status. */
 int keep(struct daemon *d);
 
-/* ---- gpcd-ahead.c ---- */
+/* ---- ahead.c ---- */
 
 struct ahead {
 	int pool, told;        /* told: the error that was logged last */
@@ -258,7 +258,7 @@ struct ahead {
 /* One step of the pool's policy; returns the milliseconds until the next step. */
 int ahead_step(struct ahead *a, const struct daemon *d, gpc *c);
 
-/* ---- gpcd-key.c ---- */
+/* ---- key.c ---- */
 
 /* Each returns 0, or the exit status after a message. */
 
@@ -278,7 +278,7 @@ int key_make(struct daemon *d);
  * files. */
 int key_dress(struct daemon *d);
 
-/* ---- gpcd-tiers.c ---- */
+/* ---- tiers_options.c ---- */
 
 /* Takes one of the options below; false after a message. */
 bool tiers_option(struct daemon *d, int number, const char *arg);
@@ -310,6 +310,11 @@ int tiers_check(struct daemon *d);
 /* Called before there is a cache, for the secret that it is made with and for room for the blocks;
  * returns 0 or the exit status. */
 int tiers_prepare(struct daemon *d);
+/* Is this process configured with tiers? */
+bool tiers_wanted(const struct daemon *d);
+
+/* ---- tiers.c ---- */
+
 /* Compares key, disk and room with the cache that c is attached to, and changes nothing.  Room is that
  * which the cache has now.  Returns 0, or the exit status after a message. */
 int tiers_fit(struct daemon *d, gpc *c);
@@ -330,7 +335,7 @@ bool tiers_change(struct daemon *d, struct daemon *n, gpc *c);
 /* Makes the path absolute; false after a message. */
 bool options_path(char ret[PATH_MAX], const char *option, const char *path);
 
-/* ---- gpcd-events ---- */
+/* ---- events/ ---- */
 
 #define EVENTS_MEMORY (UINT64_C(256) << 20) /* the default of --events-memory */
 
@@ -351,7 +356,7 @@ struct metrics_process;
 /* The numbers of this process, without those of --metrics. */
 void own_tell(struct metrics_process *ret);
 
-/* ---- gpcd-http.c ---- */
+/* ---- http.c ---- */
 
 struct http;
 
@@ -360,14 +365,14 @@ struct http;
 int http_start(const struct daemon *d, struct http **ret);
 void http_stop(struct http *h);
 
-/* ---- gpcd-health.c ---- */
+/* ---- health.c ---- */
 
 /* Is the loop alive?  ret gets one line for each thing that is wrong, or a line that says that
  * nothing is. */
 bool health_live(const struct daemon *d, char *ret, size_t room);
 bool health_ready(const struct daemon *d, char *ret, size_t room);
 
-/* ---- gpcd-endpoint.c ---- */
+/* ---- endpoint.c ---- */
 
 #define METRICS_HOST "127.0.0.1" /* of a port without an address */
 
@@ -392,7 +397,7 @@ int config_read(const char *shown, const char *path,
 /* Bytes of values that live on; any thread may ask. */
 size_t config_bytes(void);
 
-/* ---- gpcd-options.c ---- */
+/* ---- options.c ---- */
 
 /* Prepares a struct daemon before its options are read. */
 void options_begin(struct daemon *d);

@@ -48,7 +48,7 @@
  * A process that finds no file looks again before it refuses, since another process makes the key
  * file first, and then cache and disk. python/gpc/engines/secret.py and tiers.py do the same for
  * engines.
- * Tests: t/daemon/key-file.t t/daemon/fits.t t/daemon/files.t t/daemon/mode-and-group.t */
+ * Tests: t/daemon/key-file.t t/daemon/fits.t t/daemon/mode-and-group.t t/daemon/files.t */
 #include "config.h"
 
 #include "tools/common/dress.h"
