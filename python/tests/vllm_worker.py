@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import threading
+import time
 from array import array
 
 import vllm_fake as fake
@@ -345,6 +346,8 @@ is_((gpu.worker.take_load_errors(), rt.names()[-1]), ({0, 1, 2, 3}, "StreamSynch
 is_(rt.names().count("Memcpy2DAsync"), 1, "no other one is tried")
 is_(gpu.worker.bad, 0, "the slot is not bad, but its key is to be found by nobody")
 rt.fails = ""
+while gpu.worker.mover.registering()[0]:
+    time.sleep(0.001)
 gpu.worker.shutdown()
 is_(rt.names()[-17:], ["HostUnregister"] + ["EventDestroy"] * 14 + ["StreamDestroy"] * 2, "and gives back what it had")
 m.complete_store(set(keys), ctx, success=False)

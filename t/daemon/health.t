@@ -38,13 +38,14 @@ print(head.split()[1], "; ".join(body.splitlines()))' "$1" "$2" 2>&1
 
 answers()	# PORT PATH WANT; the pause is for a processor that others need, not for an event
 {
-	test "$(ask "$1" "$2")" = "$3" || ! sleep 0.2
+	ask "$1" "$2" >"$tmp/answer"
+	test "$(cat "$tmp/answer")" = "$3" || ! sleep 0.2
 }
 
 soon_is()	# PORT PATH WANT NAME
 {
 	until_ok answers "$1" "$2" "$3"
-	is "$(ask "$1" "$2")" "$3" "$4"
+	is "$(cat "$tmp/answer")" "$3" "$4"
 }
 
 # ---- a writer, and a standby ----

@@ -195,10 +195,11 @@ start()	# LABEL CMD...: in the background: $pid, $tmp/LABEL.out, $tmp/LABEL.err
 	pid=$!
 }
 
-finish()	# PID of one that was started: $status
+finish()	# PID of one that was started: $status; of a daemon, which is no child: until it is gone
 {
 	wait "$1" 2>/dev/null
 	status=$?
+	test $status -ne 127 || until_ok is_gone "$1"
 }
 
 # Good if the last command ended with that status; a signal is 128 and more.
