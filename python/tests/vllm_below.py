@@ -246,6 +246,10 @@ is_(once(m, *fake.prompt("late 1", 16))[0], MISS, "another request waits for nob
 is_(m.finder.below.counts["asked"] - asked, 1, "and asks nobody")
 m.finder.asker.settle(60)
 ok(m.finder.ahead, "the first one has claimed what it computes")
+while m.finder.below.c.tier(0).state != gpc.TIER_STOPPED:
+    time.sleep(0.01)
+m.finder.below.looked = None
+m.finder.below.look()
 brought = fake.ns(state=gpc.CLAIM_PENDING, peer=next(iter(m.finder.below.stewards)))
 ok(m.finder.is_brought(brought), "what the steward has pending is brought")
 ok(not m.finder.is_brought(fake.ns(state=gpc.CLAIM_PENDING, peer=m.finder.peer)), "and of others, computed")

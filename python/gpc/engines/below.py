@@ -84,11 +84,12 @@ class Below:
         mask, of_pool, space_of, stewards, i = 0, {}, {}, set(), 0
         while (t := self._tier(i)) is not None:
             i += 1
+            if t.steward >= 0:      # stopped, it has its claims still
+                stewards.add(t.steward)
             if t.kind in _KINDS and t.steward >= 0 and t.pool >= 0 and t.state == gpc.TIER_UP:
                 space_of[t.pool] = self.c.pool_get(t.pool).space
                 mask |= 1 << space_of[t.pool]
                 of_pool[t.pool] = _KINDS[t.kind]
-                stewards.add(t.steward)
         if mask:
             mask |= 1 << self.space
             of_pool[self.pool] = RAM
