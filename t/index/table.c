@@ -238,9 +238,11 @@ static void test_relocation_undone(bool evicted)
 		refused(gpc_evict(e, 0, 2 * FULL, x, 0, 0), EAGAIN, "all eight are evicted");
 	else
 		is_int(gpc_drop(e, h.b, 2 * FULL, NULL, 0, -1), 2 * FULL, "all eight go");
-	serve_end();
 	for (i = 0; i < 2 * FULL; i++)
 		h.b[i] = -1;
+	for (i = 0; i < 30000 && misses(e, h.k, h.b, 2 * FULL); i++)
+		usleep(1000);
+	serve_end();
 	is_int(misses(h.c, h.k, h.b, 2 * FULL), 0, "they are not found");
 	refused(gpc_ticket_wait(h.c, h.t, 20), ETIMEDOUT, "but their places are not free yet");
 	clean(h.c, "a relocation whose key went");
