@@ -215,6 +215,7 @@ static int keeper(int me)
 static int other(int me)
 {
 	struct gpc_pool_memory seen = { .size = sizeof(seen) };
+	struct gpc_pool p = { .size = sizeof(p) };
 	uint64_t seed = 2, bytes;
 	gpc *c = crew_attach("other");
 	void *base;
@@ -230,6 +231,8 @@ static int other(int me)
 	must_be(gpc_pool_map(c, (int)count_of(N_NEAR), 0, &base, &bytes), 0);
 	crew_open(GATE_MAPPED);
 	crew_wait(GATE_DEAD, 1);
+	while (gpc_pool_get(c, (int)count_of(N_NEAR), &p) >= 0)
+		usleep(1000); /* the writer has yet to see that its owner is dead */
 	/* held by gpc_pool_map: nobody may allocate before it is unmapped */
 	n = make_vram(c, 1, -1);
 	need(n == -ESTALE, "make while memory of the dead is mapped: %d, %s", n, gpc_last_error());
