@@ -33,16 +33,21 @@ serve()	# OPTION...: a gpcd that serves the cache a; $writer
 	before=$(dressed)
 }
 
-unfit()	# REGEX OPTION...: refused at once, and nothing is touched
+ends_early()	# CACHE NAME REGEX OPTION...: before it serves, stands by or waits
 {
-	text=$1
-	shift
-	start unfit gpcd a --dir "$shm" "$@"
-	until_ok eval "is_gone $pid || grep -Eq 'standing by|serving as|waiting' '$tmp/unfit.err'"
+	to=$1 name=$2 text=$3
+	shift 3
+	start early gpcd "$to" --dir "$shm" "$@"
+	until_ok eval "is_gone $pid || grep -Eq 'standing by|serving as|waiting' '$tmp/early.err'"
 	kill "$pid" 2>/dev/null
 	finish "$pid"
-	test "$status" -eq 1 && grep -Eq -e "$text" "$tmp/unfit.err"
-	ok $? "refused: $text" "$tmp/unfit.err" || diag "exit status $status, want 1"
+	test "$status" -eq 1 && grep -Eq -e "$text" "$tmp/early.err"
+	ok $? "$name: $text" "$tmp/early.err" || diag "exit status $status, want 1"
+}
+
+unfit()	# REGEX OPTION...: refused at once, and nothing is touched
+{
+	ends_early a refused "$@"
 	is "$(dressed)" "$before" "and modes and groups stay"
 }
 
@@ -89,14 +94,7 @@ inspect rm a
 
 at_once()	# REGEX OPTION...
 {
-	text=$1
-	shift
-	start wrong gpcd none --dir "$shm" "$@"
-	until_ok eval "is_gone $pid || grep -q waiting '$tmp/wrong.err'"
-	kill "$pid" 2>/dev/null
-	finish "$pid"
-	test "$status" -eq 1 && grep -Eq -e "$text" "$tmp/wrong.err"
-	ok $? "before a wait: $text" "$tmp/wrong.err" || diag "exit status $status, want 1"
+	ends_early none "before a wait" "$@"
 }
 at_once '--disk: the keys in .*third.disk were hashed with another secret: give the key file' --key-file "$a" --disk "$tmp/third.disk"
 at_once '--disk: .*third.disk has 99 slots, asked for are [0-9]+: .*--disk-resize' --key-file "$b" --disk "$tmp/third.disk" --disk-bytes 128M

@@ -223,4 +223,16 @@ TAP_FN bool remote_until(struct remote *r, uint32_t state)
 	return remote_status(r) == state;
 }
 
+/* Ticks until that has been said so often, 60 s at most. */
+TAP_FN bool remote_until_said(struct remote *r, const char *what, int times)
+{
+	uint64_t end = clock_ns() + 60000 * NS_PER_MS;
+
+	while (remote_says(what) < times && clock_ns() < end) {
+		remote_tick(r);
+		usleep(5000);
+	}
+	return remote_says(what) >= times;
+}
+
 #endif

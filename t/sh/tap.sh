@@ -377,7 +377,7 @@ is_stopped()	# PID: each thread of it
 	test "$*" = T
 }
 
-# SIGSTOP is on its way for a while: who looks too early finds a process that runs.
+# SIGSTOP is on its way for a while, and a look too early finds a process that runs.
 stop_process()	# PID
 {
 	kill -STOP "$1"

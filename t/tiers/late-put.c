@@ -271,7 +271,6 @@ static void no_right(void)
 	uint64_t word = 0, since;
 	struct remote *r;
 	FILE *f;
-	int i;
 
 	snprintf(path, sizeof(path), "%s/password", remote_dir);
 	f = fopen(path, "w");
@@ -284,10 +283,8 @@ static void no_right(void)
 		   "+client|setname +client|list");
 	remote_says_no_more();
 	r = start(more, 7, 7, &word);
-	for (i = 0; i < 6000 && !remote_says("has no fence"); i++) {
-		remote_tick(r); /* a trial that a busy machine cuts short is made again */
-		usleep(5000);
-	}
+	/* a trial that a busy machine cuts short is made again */
+	remote_until_said(r, "has no fence", 1);
 	ok(remote_tells("ACL SETUSER poor +client|setname +client|list +client|kill"),
 	   "a user who may not end connections: the log has the line that is needed");
 	ok(remote_tells("has no fence"), "and what that means");

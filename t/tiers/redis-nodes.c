@@ -46,18 +46,6 @@ static void fill(void)
 	remote_close(r);
 }
 
-/* Ticks until that has been said so often, 60 s at most. */
-static bool tells(struct remote *r, const char *text, int times)
-{
-	uint64_t end = clock_ns() + 60000 * NS_PER_MS;
-
-	while (remote_says(text) < times && clock_ns() < end) {
-		remote_tick(r);
-		usleep(5000);
-	}
-	return remote_says(text) >= times;
-}
-
 static void tick_for(struct remote *r, uint32_t ms)
 {
 	uint64_t end = clock_ns() + ms * NS_PER_MS;
@@ -116,7 +104,7 @@ static void told_once(void)
 		remote_tick(r);
 	ok(turn > 3, "it is tried again and again: %u commands", turn);
 	snprintf(node, sizeof(node), "node 127.0.0.1:%d is down", one.port);
-	tells(r, "until it answers again all of it is a miss", 1);
+	remote_until_said(r, "until it answers again all of it is a miss", 1);
 	if (!ok(remote_says(node) == 1, "the log says once that the node is down"))
 		diag("%s", remote_log);
 	is_int(remote_says("until it answers again all of it is a miss"), 1,
@@ -124,7 +112,7 @@ static void told_once(void)
 	is_out = false;
 	ok(remote_until(r, REMOTE_UP), "it answers again");
 	is_int(get(r), N, "all come");
-	tells(r, "answers again\n", 2);
+	remote_until_said(r, "answers again\n", 2);
 	tick_for(r, 50);
 	snprintf(node, sizeof(node), "node 127.0.0.1:%d answers again", one.port);
 	is_int(remote_says(node), 1, "which is told once of the node");
@@ -132,7 +120,7 @@ static void told_once(void)
 	is_out = true;
 	get(r);
 	ok(remote_until(r, REMOTE_DOWN), "the next outage");
-	tells(r, "until it answers again all of it is a miss", 2);
+	remote_until_said(r, "until it answers again all of it is a miss", 2);
 	is_int(remote_says("until it answers again all of it is a miss"), 2, "is told, too");
 	one.hook = NULL;
 	remote_close(r);
@@ -159,7 +147,7 @@ static void deaf_is_told_once(void)
 		get(r);
 		remote_tick(r);
 	}
-	tells(r, "is down: ", 2);
+	remote_until_said(r, "is down: ", 2);
 	if (!ok(remote_says("is down: ") == 2,
 		"a server that answers PING and nothing else: down, told once of node and store"))
 		diag("%s", remote_log);
@@ -170,7 +158,7 @@ static void deaf_is_told_once(void)
 		remote_tick(r);
 		usleep(5000);
 	} while (get(r) != N && clock_ns() < end);
-	ok(tells(r, "answers again\n", 2), "until it answers");
+	ok(remote_until_said(r, "answers again\n", 2), "until it answers");
 	one.hook = NULL;
 	remote_close(r);
 }
@@ -195,7 +183,7 @@ static void refusal_is_told(void)
 	turn = 0;
 	one.hook = refuses;
 	r = start_one("", MS);
-	tells(r, "is down: NOAUTH", 1);
+	remote_until_said(r, "is down: NOAUTH", 1);
 	tick_for(r, 100);
 	if (!ok(remote_says("is down: NOAUTH") == 1,
 		"that it refuses us once it is there is told as well, once"))
@@ -438,7 +426,8 @@ static void no_room(void)
 	}
 	ok(one.connections - before <= 6,
 	   "a server that has too many clients: %u connections in 0.3 s", one.connections - before);
-	if (!ok(tells(r, "is down: ERR max number of clients reached", 1), "the log says why"))
+	if (!ok(remote_until_said(r, "is down: ERR max number of clients reached", 1),
+		"the log says why"))
 		diag("%s", remote_log);
 	is_out = false;
 	for (i = 0; i < 2000 && get(r) != N; i++) {
