@@ -102,8 +102,8 @@ static void add_rows(struct times *t, const char *what, struct times *alone, boo
 			r.ratio = us / r.limit;
 		}
 		if (marked && i == 1) {
-			r.judge = AT_MOST;
-			r.mark = r.limit + 15;
+			r.judge = RATIO_AT_MOST;
+			r.mark = 1.6;
 		}
 		row_add(&r, "a decode-like step %s, %s (then: least, most)", what, of[i]);
 	}

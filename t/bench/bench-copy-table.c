@@ -317,7 +317,7 @@ static void bench_within(uint64_t piece, double mark)
 	whole = rate_of(&limit, bytes);
 	row = rate_of(&t, bytes);
 	row_limit(&row, &whole);
-	row.judge = mark > 0 ? AT_LEAST : NO_MARK;
+	row.judge = mark > 0 ? RATIO_AT_LEAST : NO_MARK;
 	row.mark = mark;
 	row_add(&whole, "within the GPU, %u KiB: cudaMemcpyAsync, contiguous",
 		(unsigned)piece / 1024);
@@ -438,7 +438,7 @@ void bench_by_table(int device, bool pieces, bool within)
 	if (within) {
 		bench_within(4096, 0);
 		bench_within(16384, 0);
-		bench_within(65536, 1600);
+		bench_within(65536, 0.78);
 		CK(cudaGetDeviceCount(&gpus));
 	}
 	for (i = 0; gpus > 1 && i < 3; i++)
