@@ -100,7 +100,7 @@ static int copy(const struct pages *w, uint8_t *slot, uint64_t slot_pitch, int64
 	}
 	if (w->calls)
 		return w->calls->copy(to, to_pitch, from, from_pitch, width, rows, ANY_KIND,
-				      w->stream);
+				      w->calls->stream);
 	for (i = 0; i < rows; i++)
 		memcpy(to + i * to_pitch, from + i * from_pitch, width);
 	return 0;
@@ -204,7 +204,7 @@ static int ask_sums(const struct pages *w, int64_t i, int64_t n)
  * event's state at the time of the call. */
 static int sum_loaded(const struct pages *w, int64_t i, int64_t n)
 {
-	int err = w->calls->record(w->calls->so_far[w->lane], w->stream);
+	int err = w->calls->record(w->calls->so_far[w->lane], w->calls->stream);
 
 	if (!err)
 		err = w->calls->follow(w->calls->sum_stream, w->calls->so_far[w->lane], 0);
@@ -213,20 +213,10 @@ static int sum_loaded(const struct pages *w, int64_t i, int64_t n)
 
 /* ---- the end of a share in streams ---- */
 
-/* The first stream continues when both are done. */
-static int join(const struct pages *w)
-{
-	int err = w->calls->record(w->calls->so_far[w->lane], w->calls->second);
-
-	return err ? err : w->calls->follow(w->calls->stream, w->calls->so_far[w->lane], 0);
-}
-
 static int mark_end(const struct pages *w)
 {
-	int err = !w->store && w->calls->second ? join(w) : 0;
+	int err = w->calls->record(w->calls->copied[w->lane], w->calls->stream);
 
-	if (!err)
-		err = w->calls->record(w->calls->copied[w->lane], w->calls->stream);
 	return err || !w->by ? err
 			     : w->calls->record(w->calls->summed[w->lane], w->calls->sum_stream);
 }
@@ -316,12 +306,6 @@ static int begin_stores(const struct pages *w)
 	return err ? err : mark_end(w);
 }
 
-static void take_turns(struct pages *w)
-{
-	if (w->calls && w->calls->second)
-		w->stream = w->stream == w->calls->stream ? w->calls->second : w->calls->stream;
-}
-
 static int begin_loads(struct pages *w)
 {
 	int64_t i, good;
@@ -336,7 +320,6 @@ static int begin_loads(struct pages *w)
 			err = copy_unit(w, i, good);
 		if (!err && good && w->by)
 			err = sum_loaded(w, i, good);
-		take_turns(w);
 	}
 	return err || !w->calls ? err : mark_end(w);
 }
@@ -348,7 +331,7 @@ static bool in_streams(const struct pages *w)
 
 static int follow_fence(const struct pages *w)
 {
-	void *const stream[] = { w->calls->stream, w->calls->sum_stream, w->calls->second };
+	void *const stream[] = { w->calls->stream, w->calls->sum_stream };
 	uint32_t i;
 	int err = 0;
 
@@ -377,7 +360,6 @@ void pages_begin(struct pages *w)
 
 	if (w->by)
 		gpc_sums_seed(w->by, w->structure);
-	w->stream = w->calls ? w->calls->stream : NULL;
 	w->apart = w->stride > MAX_PITCH;
 	if (!w->apart)
 		for (w->apart = true, i = 0; i < w->nruns; i++)

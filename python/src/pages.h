@@ -39,9 +39,6 @@ struct pages_calls {
 	int (*wait)(void *event);
 	int (*follow)(void *stream, void *event, unsigned int flags);
 	void *stream, *sum_stream;
-	/* loads copy in turns on it and on `stream`, so that one copy begins while another ends;
-	 * NULL: there is none */
-	void *second;
 	void *event[PAGES_WINDOW];
 	void *copied[PAGES_LANES], *summed[PAGES_LANES];
 	/* The event that the sums wait for, many times in a share.  A thread sleeps for the other
@@ -75,7 +72,6 @@ struct pages {
 	gpc_sums *by;                    /* sums whole chunks; NULL: this thread does */
 	uint32_t blocks;                 /* of a whole chunk, with `by` */
 	uint32_t lane;
-	void *stream;    /* of the next copies */
 	bool apart;      /* pitched copies take one chunk each */
 	int64_t *result; /* bytes moved, PAGES_BAD or PAGES_FAILED */
 	int err;         /* the error of a call, of CUDA or gpc; 0: none */

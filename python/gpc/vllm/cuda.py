@@ -2,10 +2,9 @@
 # Tests: t/python/vllm-gpu.t t/python/vllm-register.t
 """Copies between KV caches on a GPU and slots in RAM, by the CUDA runtime that is in this process with PyTorch.
 
-Each thread that copies has streams of its own, and copies of a load take turns in two of them.  When the engine gives
-us a job, it has given work to its own stream.  The job's fence is an event after that work: a store waits for the
-kernels that fill the blocks, a load for those that still read the old bytes.  A thread registers slots with the GPU
-(register.py), and no copy waits for it.
+Each thread that copies has a stream of its own, and one for sums.  When the engine gives us a job, it has given work to
+its own stream.  The job's fence is an event after that work: a store waits for the kernels that fill the blocks, a load
+for those that still read the old bytes.  A thread registers slots with the GPU (register.py), and no copy waits for it.
 """
 
 import array
@@ -118,12 +117,11 @@ class CudaMover:
         calls = getattr(self.mine, "calls", None)
         if calls is None:
             self._call("cudaSetDevice", self.device)
-            self.mine.streams = copies, sums, second = [self._make_stream(), self._make_stream() if self.sums else 0,
-                                                        self._make_stream()]
+            self.mine.streams = copies, sums = [self._make_stream(), self._make_stream() if self.sums else 0]
             calls = self.mine.calls = array.array("Q", [
                 *(self._address(f) for f in ("cudaMemcpy2DAsync", "cudaEventRecord", "cudaEventSynchronize",
                                              "cudaStreamWaitEvent")),
-                copies, sums, second, *(self._make_event() for _ in range(_EVENTS)),
+                copies, sums, *(self._make_event() for _ in range(_EVENTS)),
                 *(self._make_event(0) for _ in range(_SO_FAR)), 0])
         return calls
 
