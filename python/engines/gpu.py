@@ -563,6 +563,11 @@ async def one_start(run, fleet, of, name, seed, known):
 async def start(run):
     a, res = run.a, run.results("start")
     raw = res["raw"] = {"none": [], "makes": [], "finds": []}
+    fleet = run.fleet()                  # the first engine of a machine reads all programs from its disk, and compiles
+    try:
+        await one_start(run, fleet, system("none", run.options, 0), "first", 1, None)
+    finally:
+        await fleet.end()
     for i in range(a.start_rounds):
         if run.clock.left() < 90:
             run.clock.say("no time is left for more rounds")
