@@ -213,6 +213,8 @@ class OffloadingConnector:
 
     def register_kv_caches(self, kv_caches): ...
 
+    def bind_connector_metadata(self, connector_metadata): ...
+
     def get_transfer_results(self, finished_req_ids):
         """vLLM's worker forgets a load when it has told its end."""
         self.connector_worker.told = []

@@ -211,6 +211,24 @@ mover.release(base)
 rank.worker.mover = gpc.vllm.worker.HostMover()
 rank.worker.shutdown()
 
+# ---- beside steps ----
+
+rank = Rank(Runtime())
+rank.there_and_back(slots, "steps", "an engine that has made no step")
+r = rank.registration()
+r.thread.join()
+register.REST = 9
+short = 2 * register.POLL
+is_((r.rest(0.004), r.rest(1)), (short, short), "its thread makes no pause but for others")
+rank.worker.step()
+is_([r.rest(t) for t in (0, 0.004, 1)], [short, 9 * 0.004, register.MOST_REST], "a step: nine times as long as the piece took")
+rank.worker.mover.steps.last -= register.BUSY
+is_(r.rest(0.004), short, "a moment later: no pause again")
+register.REST = 0
+rank.worker.shutdown()
+names = rank.rt.names()
+ok(names.index("ThreadExchangeStreamCaptureMode") < names.index("HostRegister"), "while another thread captures a graph, too")
+
 # ---- a worker that does not get so far ----
 
 peers = m.c.info().peers
@@ -251,7 +269,7 @@ class Driver:
 
 
 def registration(who, folder):
-    return register.Registration(Driver(who), 1 << 30, 100, SLOT, folder)
+    return register.Registration(Driver(who), 1 << 30, 100, SLOT, folder, register.Steps())
 
 
 with tempfile.TemporaryDirectory() as folder:

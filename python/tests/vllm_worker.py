@@ -236,6 +236,13 @@ def bad_load(link, request):
 
 
 link = connector(1)
+steps = []
+ranks[1].worker.step = lambda: steps.append("step")
+link.bind_connector_metadata(None)
+steps.append("kernels")
+link.get_transfer_results(set())
+is_(steps, ["step", "kernels", "step"], "the worker is told of the begin and the end of a step")
+del ranks[1].worker.step
 ranks[1].worker.reported = False
 link.register_kv_caches({})
 ctx, _ = fake.prompt("one", 3, tokens=16 * PER_CHUNK)
@@ -330,7 +337,7 @@ out = fake.offer(m, keys, ctx)
 gpu.fill("gpu")
 want = gpu.get(range(4))
 ok(gpu.do(True, fake.blocks([0, 1, 2, 3]), out.store_spec), "a store by the runtime")
-copies = [c for c in rt.calls if c[0] not in ("cudaSetDevice", "cudaHostRegister")]
+copies = [c for c in rt.calls if c[0] not in ("cudaSetDevice", "cudaThreadExchangeStreamCaptureMode", "cudaHostRegister")]
 is_([c[0][4:] for c in copies], ["StreamWaitEvent"] + ["Memcpy2DAsync"] * 8 + ["EventRecord", "EventSynchronize"],
     "it waits for the engine's stream, copies, and waits for its own")
 is_(copies[0], ("cudaStreamWaitEvent", 77, 55, 0), "the fence of the job")

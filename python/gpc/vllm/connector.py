@@ -146,6 +146,11 @@ class GPCConnector(OffloadingConnector):
             self.connector_worker.worker.attach_at_start()
         return super().get_handshake_metadata()
 
+    def bind_connector_metadata(self, connector_metadata):
+        """vLLM calls it first in each step, and start_load_kv behind the launches, unless a step waits for its loads."""
+        self.connector_worker.worker.step()
+        super().bind_connector_metadata(connector_metadata)
+
     def unregister_kv_caches(self):
         """vLLM 0.33, before the memory of its KV caches goes.  It comes back at the same addresses."""
         if self.connector_worker is not None and self.connector_worker.worker is not None:
@@ -158,6 +163,7 @@ class GPCConnector(OffloadingConnector):
         return WorkerMetadata.of(meta, self.connector_worker.worker.take_unmoved())
 
     def get_transfer_results(self, finished_req_ids):
+        self.connector_worker.worker.step()
         jobs = dict(self.connector_worker._load_jobs)
         results = super().get_transfer_results(finished_req_ids)
         requests = set(map(jobs.get, self.connector_worker.worker.take_failed_loads()))

@@ -14,11 +14,11 @@ import threading
 
 from gpc import _gpc
 
-from .register import Refused, Registration
+from .register import Refused, Registration, Steps
 
 log = logging.getLogger("vllm.gpc")
 
-_NON_BLOCKING, _PORTABLE = 1, 1
+_NON_BLOCKING, _PORTABLE, _RELAXED = 1, 1, 2
 _ALREADY = 712                   # cudaErrorHostMemoryAlreadyRegistered
 _BLOCKING_WAIT, _NO_TIMING = 1, 2
 _EVENTS = 8 + 2 + 2              # sums of units, and the copies and sums of both lanes (struct pages_calls) ...
@@ -53,6 +53,9 @@ class Driver:
 
     def start(self):
         self._check("cudaSetDevice", self.rt.cudaSetDevice(self.device))
+        # else the runtime refuses, while another thread captures a graph, and that capture fails
+        mode = ctypes.c_int(_RELAXED)
+        self._check("cudaThreadExchangeStreamCaptureMode", self.rt.cudaThreadExchangeStreamCaptureMode(ctypes.byref(mode)))
 
     def register(self, address, nbytes):
         err = self.rt.cudaHostRegister(_pointer(address), _size(nbytes), _PORTABLE)
@@ -73,7 +76,7 @@ class CudaMover:
         """device: its ordinal.  record(): records an event of the engine's stream, with cuda_event
         (torch.cuda.Event)."""
         self.device, self.record, self.rt, self.sums = device, record, rt or runtime(), None
-        self.mine = threading.local()
+        self.mine, self.steps = threading.local(), Steps()
         self.lock, self.streams, self.events, self.registrations = threading.Lock(), [], [], {}
 
     def _call(self, name, *args):
@@ -89,9 +92,13 @@ class CudaMover:
     def fence(self):
         return self.record()
 
+    def step(self):
+        self.steps.tell()
+
     def open(self, base, slots, stride, folder):
         """Registered memory is copied without a detour.  Otherwise the copies are slower, and still right."""
-        r = self.registrations[base] = Registration(Driver(self.device, self.rt, self.text), base, slots, stride, folder)
+        r = self.registrations[base] = Registration(Driver(self.device, self.rt, self.text), base, slots, stride, folder,
+                                                    self.steps)
         return r.each
 
     def _address(self, name):

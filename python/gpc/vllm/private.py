@@ -18,7 +18,7 @@ NEEDS = {                        # (module, class) -> attributes of its objects
         "connector_scheduler", "connector_worker", "register_kv_caches", "build_connector_worker_meta",
         "get_num_new_matched_tokens", "update_state_after_alloc", "build_connector_meta", "update_connector_output",
         "get_external_cache_hit_sources", "reset_cache", "get_required_kvcache_layout", "on_new_request", "request_finished", "request_finished_all_groups"),
-    (_V1 + "base", "KVConnectorBase_V1"): ("get_transfer_results", "get_block_ids_with_load_errors",
+    (_V1 + "base", "KVConnectorBase_V1"): ("bind_connector_metadata", "get_transfer_results", "get_block_ids_with_load_errors",
                                            "get_handshake_metadata", "requires_piecewise_for_cudagraph"),
     (_V1 + "base", "KVConnectorTransferResults"): ("failed_recving",),
     (_OFFLOADING + "common", "OffloadingWorkerMetadata"): ("completed_jobs", "aggregate"),

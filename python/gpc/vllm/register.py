@@ -17,10 +17,11 @@ that copies waits for it.  No copy waits until a piece is registered:
 A piece has whole slots, and no copy reaches from one piece into another (pages.c).  The driver refuses a copy if one
 part of its memory is registered and another is not, or if the two are registered separately.
 
-While it registers, the driver holds locks that CUDA calls may need, in this process, whose engine launches kernels, and
-in others.  So a piece is small.  A process that has registered one leaves the driver alone for REST times as long as
-that took, so an engine loses a tenth of the time at most.  Others have their turns meanwhile, by a lock of the cache's
-folder.  The lock goes with the process that has it.  A process that is stopped with the lock holds others up for
+While it registers, the driver holds a lock that launches of this process wait for.  One that follows closely on another
+takes the lock again first, so a launch waits for all of them.  So a piece is small.  While the engine is in a step, or has
+been a moment ago, its process leaves the driver alone for REST times as long as a piece took, so a step loses a tenth of
+the time at most.  An engine that has nothing to do, as after its start, launches nothing, and all of it goes on without
+such rests.  Other processes have their turns meanwhile, by a lock of the cache's folder.  The lock goes with the process that has it.  A process that is stopped with the lock holds others up for
 PATIENCE at most; then they go on without a lock."""
 
 import errno
@@ -33,7 +34,8 @@ import time
 log = logging.getLogger("vllm.gpc")
 
 PIECE = 64 << 20                 # bytes that are registered at a time: some milliseconds
-REST, MOST_REST = 9, 0.2         # times as long as the piece took; seconds
+REST, MOST_REST = 9, 0.2         # beside steps: times as long as the piece took; seconds
+BUSY = 0.2                       # seconds after the begin or the end of a step, in which another one may begin or go on
 PATIENCE = 10                    # seconds
 POLL = 0.001
 _PAGE = 4096
@@ -81,13 +83,26 @@ class Turns:
             self.fd = -1
 
 
+class Steps:
+    """Told by the engine's thread at the begin and at the end of each step."""
+
+    def __init__(self):
+        self.last = None
+
+    def tell(self):
+        self.last = time.monotonic()
+
+    def are_near(self):
+        return self.last is not None and time.monotonic() < self.last + BUSY
+
+
 class Registration:
     """Memory of `slots` slots from `base` on, `stride` bytes each."""
 
-    def __init__(self, driver, base, slots, stride, folder):
+    def __init__(self, driver, base, slots, stride, folder, steps):
         """driver: start(), called in the thread that registers; register(address, nbytes): None, or True where another
-        has registered it, or Refused; unregister(address)."""
-        self.driver, self.base, self.nbytes = driver, base, slots * stride
+        has registered it, or Refused; unregister(address).  steps: when the engine began or ended its last step."""
+        self.driver, self.base, self.nbytes, self.steps = driver, base, slots * stride, steps
         self.each = max(1, PIECE // stride)      # slots of a piece
         if base % _PAGE or stride % _PAGE:       # else a page would lie in two pieces
             self.each = max(1, slots)
@@ -126,8 +141,11 @@ class Registration:
         finally:
             if ours:
                 self.turns.give()
-        # processes that wait for their turn look meanwhile
-        self.stop.wait(max(2 * POLL, min(REST * (time.monotonic() - since), MOST_REST)))
+        self.stop.wait(self.rest(time.monotonic() - since))
+
+    def rest(self, took):
+        """Seconds, at least as many as processes that wait for their turn need to look."""
+        return max(2 * POLL, min(REST * took, MOST_REST) if self.steps.are_near() else 0)
 
     def registered(self):
         """Bytes."""

@@ -100,6 +100,9 @@ class HostMover:
     def fence(self):
         """Called by the engine's thread when it gives us a job: its results are in memory already."""
 
+    def step(self):
+        """A step of the engine begins, or it has ended: its thread launches kernels now, or did so just now."""
+
     def open(self, base, slots, stride, folder):
         """So many slots are copied from now on, the first one at base.  Returns the slots of a piece, which no copy
         leaves; 0: there are no pieces."""
@@ -251,6 +254,9 @@ class Worker:
         self.tables = [array("q", [n for r in of for n in r.numbers()]) for of in runs]
 
     # ---- what the engine calls ----
+
+    def step(self):
+        self.mover.step()
 
     def submit_store(self, job_id, src_spec, dst_spec):
         return self._submit(job_id, True, src_spec, dst_spec)
