@@ -538,7 +538,8 @@ async def sleep(run):
 # ---- the start ----
 
 async def one_start(run, fleet, of, name, seed, known):
-    """known: a prompt that the cache has, or None.  Requests go on until the slots are registered, or for a while."""
+    """known: a prompt that the cache has, or None.  Some requests come at once, when slots are registered beside steps, and
+    others when all are."""
     a, since = run.a, time.monotonic()
     (e,) = await fleet.add(of, [name])
     ready, out = time.monotonic(), {"meanwhile": [], "after": []}
@@ -548,15 +549,18 @@ async def one_start(run, fleet, of, name, seed, known):
     if known:
         got = await e.generate(known, 16, 3)
         out["load"] = {"ttft": got["ttft"], "cached": got["cached"], "ids": got["ids"], "registering": (await e.registering())[0]}
-    busy, i, until = True, 0, time.monotonic() + a.start_seconds
-    while len(out["after"]) < a.start_requests and time.monotonic() < until:
-        got = await e.generate([[seed + 1 + i, a.idle_tokens]], 4)
-        out["meanwhile" if busy else "after"].append(got["ttft"])
-        if busy:
-            busy, out["registered"] = await e.registering()
-            out["registered_s"] = time.monotonic() - ready
-        i += 1
-    out["ended"] = not busy
+    requests = iter(range(10 ** 9))
+    busy = True
+    while busy and len(out["meanwhile"]) < a.start_requests:
+        out["meanwhile"].append((await e.generate([[seed + 1 + next(requests), a.idle_tokens]], 4))["ttft"])
+        busy, out["registered_beside"] = await e.registering()
+    until = time.monotonic() + a.start_seconds
+    while busy and time.monotonic() < until:
+        await asyncio.sleep(0.05)
+        busy, _ = await e.registering()
+    out["registered"], out["registered_s"], out["ended"] = (await e.registering())[1], time.monotonic() - ready, not busy
+    while not busy and len(out["after"]) < a.start_requests:
+        out["after"].append((await e.generate([[seed + 1 + next(requests), a.idle_tokens]], 4))["ttft"])
     return e, out
 
 
@@ -641,7 +645,7 @@ def main():
     p.add_argument("--hit-tokens", type=int, default=8192)
     p.add_argument("--start-ram-gib", type=float, default=64, help="RAM of gpc in start")
     p.add_argument("--start-rounds", type=int, default=3)
-    p.add_argument("--start-requests", type=int, default=8, help="of start, when all slots are registered")
+    p.add_argument("--start-requests", type=int, default=24, help="of start, while slots are registered, and again when all are")
     p.add_argument("--start-seconds", type=float, default=120, help="that start waits for that")
     p.add_argument("--disk-ram-gib", type=float, default=8)
     p.add_argument("--disk-gib", type=float, default=30)
