@@ -40,6 +40,14 @@ def runtime():
     raise CudaError(f"none of {', '.join(_RUNTIMES)} is in this process")
 
 
+def enter(call, device):
+    """A thread of ours, before its other calls.  While a thread of the engine captures a graph, the runtime refuses some
+    calls of other threads, and that capture fails, unless they have said that they are no part of it."""
+    call("cudaSetDevice", device)
+    mode = ctypes.c_int(_RELAXED)
+    call("cudaThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+
+
 class Driver:
     """Registers memory; the thread of register.py calls it, and the one that closes."""
 
@@ -52,10 +60,7 @@ class Driver:
             raise Refused(f"{name}: {self.text(err)} ({err})")
 
     def start(self):
-        self._check("cudaSetDevice", self.rt.cudaSetDevice(self.device))
-        # else the runtime refuses, while another thread captures a graph, and that capture fails
-        mode = ctypes.c_int(_RELAXED)
-        self._check("cudaThreadExchangeStreamCaptureMode", self.rt.cudaThreadExchangeStreamCaptureMode(ctypes.byref(mode)))
+        enter(lambda name, *args: self._check(name, getattr(self.rt, name)(*args)), self.device)
 
     def register(self, address, nbytes):
         err = self.rt.cudaHostRegister(_pointer(address), _size(nbytes), _PORTABLE)
@@ -123,7 +128,7 @@ class CudaMover:
         """This thread's struct pages_calls of pages.h: functions, streams, events."""
         calls = getattr(self.mine, "calls", None)
         if calls is None:
-            self._call("cudaSetDevice", self.device)
+            enter(self._call, self.device)
             self.mine.streams = copies, sums = [self._make_stream(), self._make_stream() if self.sums else 0]
             calls = self.mine.calls = array.array("Q", [
                 *(self._address(f) for f in ("cudaMemcpy2DAsync", "cudaEventRecord", "cudaEventSynchronize",

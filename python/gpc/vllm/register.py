@@ -18,10 +18,10 @@ A piece has whole slots, and no copy reaches from one piece into another (pages.
 part of its memory is registered and another is not, or if the two are registered separately.
 
 While it registers, the driver holds a lock that launches of this process wait for.  One that follows closely on another
-takes the lock again first, so a launch waits for all of them.  So a piece is small.  While the engine is in a step, or has
-been a moment ago, its process leaves the driver alone for REST times as long as a piece took, so a step loses a tenth of
-the time at most.  An engine that has nothing to do, as after its start, launches nothing, and all of it goes on without
-such rests.  Other processes have their turns meanwhile, by a lock of the cache's folder.  The lock goes with the process that has it.  A process that is stopped with the lock holds others up for
+takes the lock again first, so a launch waits for all of them.  A piece costs a step several times as long as it takes
+itself.  So a piece is small, and while the engine is in a step, or has been a moment ago, its process leaves the driver
+alone for REST times as long as the piece took.  An engine that has nothing to do, as after its start, launches nothing,
+and all of it goes on without such rests.  Other processes have their turns meanwhile, by a lock of the cache's folder.  The lock goes with the process that has it.  A process that is stopped with the lock holds others up for
 PATIENCE at most; then they go on without a lock."""
 
 import errno
@@ -34,7 +34,7 @@ import time
 log = logging.getLogger("vllm.gpc")
 
 PIECE = 64 << 20                 # bytes that are registered at a time: some milliseconds
-REST, MOST_REST = 9, 0.2         # beside steps: times as long as the piece took; seconds
+REST, MOST_REST = 60, 0.25       # beside steps: times as long as the piece took; seconds
 BUSY = 0.2                       # seconds after the begin or the end of a step, in which another one may begin or go on
 PATIENCE = 10                    # seconds
 POLL = 0.001
