@@ -105,6 +105,8 @@ if test "$(id -u)" -eq 0; then
 		is "$status $(owners)" '0 660 0' "group=$zero gives it group 0"
 	done
 	refuses 2 'group is given twice' gpc-inspect --dir "$shm" set one group=0 group=1
+	refuses 2 'group counts for nothing with mode 600, which lets no group in' gpc-inspect --dir "$shm" set one mode=0600 group=65534
+	is "$(owners)" '660 0' "and nothing is changed"
 	inspect set one mode=0640 group=65534
 	is "$(owners)" '640 65534' "both"
 	inspect set one mode=0660

@@ -346,6 +346,11 @@ int inspect_set(struct inspect *in)
 
 	for (int i = 0; !status && i < in->nwords; i++)
 		status = take_word(&s, in->words[i]);
+	if (!status && s.gid && s.mode && !(s.mode & 0060))
+		status = cli_usage(
+			"set: group counts for nothing with mode %03o, which lets no group in: 0660 does, and is "
+			"the mode where none is given",
+			s.mode);
 	if (!status)
 		status = inspect_open(in, in->nwords ? 0 : GPC_READONLY, &s.c);
 	if (status)
