@@ -100,6 +100,7 @@ async def one_prompt(run, engines, of, size, seed, answer, logprobs):
     await a.settle(0 if of.name.startswith("gpc") else nbytes)
     if of.name.startswith("gpc"):
         got["stored"] = await of.stored(before, chunks)
+    await a.settle()                     # a step hears of the last stores, and it is not one that is timed
     got["own"] = await a.generate(tokens, answer, logprobs)
     if of.name != "none":
         await a.reset()
