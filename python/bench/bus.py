@@ -4,7 +4,8 @@
 
 Blocks of 2 MiB go from host memory to a KV cache of 32 layers, as loads of gpc.vllm do: rows of 64 KiB, whose distances in the
 KV cache are those of layers.  Told beside one copy of all bytes, for memory of the runtime and for files of a tmpfs that are
-registered; by one stream and by several in turn; with events behind every eight blocks, as sums want them.
+registered; by one stream and by several in turn; with events behind every eight blocks, as sums want them; and through a
+buffer of the device, to which slots that follow each other go by one copy.
 
 python3 python/bench/bus.py [ROUNDS]         needs a GPU and the CUDA runtime, by itself or with PyTorch
 """
@@ -18,7 +19,7 @@ import tempfile
 import time
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 7
-LAYERS, PAGE, BLOCKS, BEHIND = 32, 65536, 512, 8
+LAYERS, PAGE, BLOCKS, BEHIND, RING = 32, 65536, 512, 8, 4
 BLOCK, TOTAL = LAYERS * PAGE, LAYERS * PAGE * BLOCKS
 ANY_KIND, NON_BLOCKING, PORTABLE = 4, 1, 1
 PLAIN, SLEEPING = 2, 3           # events without times; whoever waits for the latter sleeps
@@ -100,6 +101,27 @@ def rows(order):
     return copy
 
 
+def through_a_buffer(n, blocks):
+    """Runs of n slots, in any order, to any blocks.  The rows are copied by a second stream, behind the run."""
+    buffers = made("cudaMalloc", size(RING * n * BLOCK)).value
+    come, gone = ([made("cudaEventCreateWithFlags", PLAIN) for _ in range(RING)] for _ in range(2))
+    runs = random.Random(3).sample(range(BLOCKS // n), BLOCKS // n)
+
+    def copy(host, device, streams, behind):
+        for i, run in enumerate(runs):
+            k, at = i % RING, buffers + i % RING * n * BLOCK
+            if i >= RING:
+                rt.cudaStreamWaitEvent(pointer(streams[0]), gone[k], 0)
+            rt.cudaMemcpyAsync(at, host + run * n * BLOCK, n * BLOCK, ANY_KIND, streams[0])
+            rt.cudaEventRecord(come[k], pointer(streams[0]))
+            rt.cudaStreamWaitEvent(pointer(streams[1]), come[k], 0)
+            for j in range(n):
+                rt.cudaMemcpy2DAsync(device + blocks[run * n + j] * PAGE, BLOCKS * PAGE, at + j * BLOCK, PAGE, PAGE, LAYERS, ANY_KIND,
+                                     streams[1])
+            rt.cudaEventRecord(gone[k], pointer(streams[1]))
+    return copy
+
+
 def follower(kind):
     """Every few blocks another stream follows the copies so far."""
     event, other = made("cudaEventCreateWithFlags", kind), made("cudaStreamCreateWithFlags", NON_BLOCKING)
@@ -128,6 +150,7 @@ def main():
     pairs = [(i, i) for i in range(BLOCKS)]
     apart = list(zip(random.Random(1).sample(range(BLOCKS), BLOCKS), random.Random(2).sample(range(BLOCKS), BLOCKS)))
     alone = lambda n, streams: None      # noqa: E731
+    blocks = [b for _, b in apart]
     runtimes = made("cudaHostAlloc", size(TOTAL), PORTABLE)
     ctypes.memset(runtimes, 1, TOTAL)
     files = [File(False), File(True)]
@@ -138,7 +161,8 @@ def main():
                 ("blocks, 2 streams", whole(apart), 2, alone), ("rows, in order", rows(pairs), 1, alone), ("rows", rows(apart), 1, alone),
                 ("rows, 2 streams", rows(apart), 2, alone), ("rows, 4 streams", rows(apart), 4, alone),
                 ("rows, another stream follows", rows(apart), 1, follower(PLAIN)),
-                ("rows, it follows events that wake", rows(apart), 1, follower(SLEEPING))):
+                ("rows, it follows events that wake", rows(apart), 1, follower(SLEEPING)),
+                *((f"runs of {n}, through a buffer", through_a_buffer(n, blocks), 2, alone) for n in (1, 4, 8, 16))):
             print(f"{name:30} {what:36} {rate(copy, host, device, streams[:n], behind):6.2f} GB/s", flush=True)
     for f in files:
         f.end()
