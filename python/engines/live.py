@@ -433,9 +433,11 @@ class Fleet:
         made = [Engine(n, self.options, of, self.clock, env, **more) for n in names]
         for e in made:
             self.engines[e.name] = e
-        await made[0].start()
-        await of.began()
-        await asyncio.gather(*(e.start() for e in made[1:]))
+
+        async def first():
+            await made[0].start()
+            await of.began()
+        await asyncio.gather(first(), *(e.start() for e in made[1:]))
         return made
 
     async def end(self):
