@@ -154,7 +154,7 @@ fi
 shown()	# PAGE SECTION
 {
 	awk -v section="$2" '
-	/^\.S[hs] / { on = $0 == section }
+	/^\.S[hs] / { line = $0; gsub(/\\&/, "", line); on = line == section }
 	on && /^\.Bd -literal$/ { code = 1; next }
 	/^\.Ed/ { code = 0 }
 	code { gsub(/\\&/, ""); gsub(/\\-/, "-"); gsub(/\\e/, "\\"); print }' "$1"
