@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What "make bench" runs, and where it writes it down:
+# "make bench" runs this, which runs gpc-bench and bench-recovery and writes RESULTS.md:
 #
 #	results.sh SRCDIR BUILDDIR
 #
-# RESULTS.md goes beside this script, or into the build where that is not writable, and only when
-# everything was measured and verified.  BENCHFLAGS are those of gpc-bench, "all" when there are
-# none; RECOVERYFLAGS those of bench-recovery.
+# RESULTS.md goes into t/bench of SRCDIR, or of BUILDDIR where that is not writable.  It is written only when all has
+# been measured and verified.  gpc-bench gets the words of BENCHFLAGS, or "all" without them; bench-recovery gets those
+# of RECOVERYFLAGS.
 #
-# "make bench-folder" makes a folder with all that this needs, for a machine without compiler and libraries: there
-# it is "sh run", and RESULTS.md is written into that folder.
+# "make bench-folder" makes a folder for a machine without compiler and libraries.  "sh run" in that folder runs this
+# with the folder as SRCDIR and BUILDDIR.
 
 set -eu
 srcdir=$1
@@ -31,6 +31,20 @@ commit()
 	fi
 }
 
+program()
+{
+	if test -f "$srcdir/run"; then
+		echo '`run` in the folder that `make bench-folder` makes'
+	else
+		echo '`make bench`'
+	fi
+}
+
+marks()	# of gpc-bench, in a sentence
+{
+	sed -n 's/^\([0-9]* marks met, [0-9]* missed\), .*/ gpc-bench: \1./p' "$tmp/bench"
+}
+
 load()
 {
 	cut -d' ' -f1 /proc/loadavg
@@ -47,11 +61,11 @@ cat "$tmp/bench" "$tmp/recovery"
 	<!-- SPDX-License-Identifier: Apache-2.0 -->
 	# Figures of the host
 
-	Written by \`make bench\` on $(date -u +%Y-%m-%d), $(commit), in
-	$(($(date +%s) - from)) s. gpc-bench(1) says what the rows mean, [NOTES.md](NOTES.md) why marks are
-	missed, [RESULTS-GPU.md](RESULTS-GPU.md) has the figures of a GPU.
+	Written on $(date -u +%Y-%m-%d), $(commit), in $(($(date +%s) - from)) s by $(program).$(marks)
+	gpc-bench(1) explains the rows, [NOTES.md](NOTES.md) explains the missed marks, and
+	[RESULTS-GPU.md](RESULTS-GPU.md) has the figures of a GPU.
 
-	Linux $(uname -r), $(uname -m); load average $before before it began, $(load) at its end.
+	Linux $(uname -r), $(uname -m); load average $before before the run, $(load) at its end.
 
 	\`\`\`
 	END
@@ -59,7 +73,8 @@ cat "$tmp/bench" "$tmp/recovery"
 	cat <<-END
 	\`\`\`
 
-	How long a death is felt, by bench-recovery:
+	bench-recovery kills a process and measures the time until others go on. The last rows are lookups of another
+	process during takeovers, and else:
 
 	\`\`\`
 	END
