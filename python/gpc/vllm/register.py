@@ -1,28 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests: t/python/vllm-register.t
-"""The slots of a rank registered with its GPU: in pieces, by a thread, one process of the machine at a time.
+"""Registers the slots of a rank with its GPU: in pieces, in a thread, in one process of the machine at a time.
 
 A copy between a GPU and memory that is not registered goes through memory of the driver.  It is slower, and the call
-that copies waits for it.  No copy waits until a piece is registered:
+that copies is synchronous.  No copy waits for a registration:
 
-    piece       a copy that touches it          who ends that
+    piece       a copy that touches it          the state ends by
     NEW         through the driver's memory     the thread, which begins when the worker has attached
-    UNDER_WAY   the same, or straight: the      the thread
-                driver looks when it is asked
+    UNDER_WAY   straight, if the driver has     the thread
+                registered the piece when the
+                copy begins; else as NEW
     DONE        straight                        close(), after the last copy
-    OTHERS      straight                        who has registered it before us
-    REFUSED     through the driver's memory     nobody: it is told once, and later pieces are not tried
+    OTHERS      straight                        the part of this process that had registered it before
+    REFUSED     through the driver's memory     nothing: one warning tells it, and later pieces are not tried
     ENDED       there is none                   -
 
 A piece has whole slots, and no copy reaches from one piece into another (pages.c).  The driver refuses a copy if one
 part of its memory is registered and another is not, or if the two are registered separately.
 
-While it registers, the driver holds a lock that launches of this process wait for.  One that follows closely on another
-takes the lock again first, so a launch waits for all of them.  A piece costs a step several times as long as it takes
-itself.  So a piece is small, and while the engine is in a step, or has been a moment ago, its process leaves the driver
-alone for REST times as long as the piece took.  An engine that has nothing to do, as after its start, launches nothing,
-and all of it goes on without such rests.  Other processes have their turns meanwhile, by a lock of the cache's folder.  The lock goes with the process that has it.  A process that is stopped with the lock holds others up for
-PATIENCE at most; then they go on without a lock."""
+While the driver registers a piece, it holds a lock that launches of this process wait for.  If the next registration
+follows at once, it takes this lock before the launch does, so the launch waits for all pieces in a row.  Even with
+rests, a piece delays a step by several times its own time.  So pieces are small.  While the engine is in a step, or
+has been a moment ago, the thread rests after each piece: REST times as long as the piece took, and MOST_REST at most.
+An engine that has nothing to do, as after its start, launches nothing, and the thread does not rest.
+
+Processes take turns by a second lock, of the cache's folder.  It ends with the process that holds it.  If a process is
+stopped while it holds this lock, the others wait for PATIENCE at most, and then register without the lock."""
 
 import errno
 import fcntl
