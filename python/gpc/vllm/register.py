@@ -3,7 +3,7 @@
 """Registers the slots of a rank with its GPU: in pieces, in a thread, in one process of the machine at a time.
 
 A copy between a GPU and memory that is not registered goes through memory of the driver.  It is slower, and the call
-that copies is synchronous.  No copy waits for a registration:
+that copies is synchronous.  No copy is held back until its piece is registered:
 
     piece       a copy that touches it          the state ends by
     NEW         through the driver's memory     the thread, which begins when the worker has attached
