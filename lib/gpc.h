@@ -43,18 +43,19 @@
  *   -ETIMEDOUT time is up                         -ENOTCONN  no writer
  *   -EDEADLK   the caller would wait for itself   -ESTALE    block, key, mirror, pool, leader changed
  *   -EPERM     not your block                     -EUSERS    no free seat
- *   -EBUSY     somebody holds it                  -EXDEV     the parent is only in another space
+ *   -EBUSY     somebody holds it                  -EXDEV     in another space, or of another kind
  *   -EALREADY  another peer computes or loads the key, or the work is done
  *   -EOVERFLOW 32768 references of one peer on one block
  *   -ECHILD    handle of the parent process       -EROFS     handle is read-only
- *   -ENODEV    no such device, or built without   -ENOMEM, -EINTR and -EIO as usual
+ *   -ENODEV    no such device, or built without   -EOPNOTSUPP a device that cannot do this
+ *   -ENOMEM, -EINTR and -EIO as usual
  *
  * The comment below a call begins with how far it goes:
  *   [local]    memory and devices of this process
  *   [shared]   shared memory as well; needs no writer
  *   [writer]   a command for the writer; waits for its answer, up to timeout_ms.  -ENOTCONN: no
  *              writer.  The first call with a timeout waits 0.2 s for one; later calls fail at once
- *              until it is back.  Timeout 0 fails at once.  -EDEADLK when the thread has an
+ *              until it is back.  With timeout 0 it fails at once.  -EDEADLK when the thread has an
  *              open section; gpc_device.h names the exceptions.
  * Local and shared calls wait for nobody, unless the comment says so.  Any thread may use a handle.
  *
@@ -102,8 +103,8 @@ typedef uint64_t gpc_ticket; /* names a command of this peer; grows; 0 = none */
 #define GPC_MAX_GROUPS 64         /* KV groups of one gpc_match_groups */
 #define GPC_TICKET_ALL UINT64_MAX /* all commands submitted so far */
 
-/* The options of a call, in place: a pointer to a struct of that type, with its size.  It lasts as
- * long as the block around it; in C++ (see the end of this file) as long as the full expression. */
+/* The options of a call, in place: a pointer to a struct of that type, with its size.  It lasts to
+ * the end of the { } around it; in C++ (see the end of this file) as long as the full expression. */
 #ifndef __cplusplus
 #define GPC_OPTIONS(type, ...) (&(struct type){ .size = sizeof(struct type), __VA_ARGS__ })
 #endif
@@ -128,7 +129,7 @@ enum {
 	GPC_GROUP = 1 << 20,      /* hash: the blocks are those of a KV group */
 	GPC_EVERYWHERE = 1 << 21, /* drop: the key and its descendants, in every space */
 	GPC_FREE = 1 << 22,       /* reserve: only free blocks, else -ENOSPC */
-	GPC_ONLY = 1 << 23, /* drop: only the key; descendants stay where the pool allows it */
+	GPC_ONLY = 1 << 23, /* drop: only the key; its descendants stay if the pool lets them live without it */
 };
 
 /* ---- the library ---- */

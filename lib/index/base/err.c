@@ -239,7 +239,7 @@ static const struct {
 	{ EBUSY,
 	  "somebody holds a block of it, so nothing has changed: release it first, or do without "
 	  "the condition" },
-	{ EXDEV, "the parent lives only in another space: publish it in this one first" },
+	{ EXDEV, "it is in another space, or of another kind" },
 	{ EOVERFLOW, "32768 references of one peer on one block: release some" },
 	{ ECHILD, "the handle belongs to the parent process: attach again in the child" },
 	{ EROFS, "the handle is read-only: attach without GPC_READONLY" },

@@ -10,12 +10,12 @@ from ..engines.tiers import check
 
 KEYS = {
     "gpc_bytes": Key(int, least=1, most=1 << 50, needed=True),
-    "gpc_name": Key(str, "", 0, gpc.MAX_NAME - 1),
+    "gpc_name": Key(str, "", 0, gpc.MAX_NAME),
     "gpc_dir": Key(str, "", 0, 255),
     "gpc_weights": Key(str, "", 0, 255),
     "gpc_wait_ms": Key(int, 1000, 1, 600000),
     "gpc_below_ms": Key(int, 1000, 0, 60000),
-    "gpc_stock": Key(int, 0, 0, 4096),
+    "gpc_stock": Key(int, 0, 0, 1024),
     "gpc_checksum": Key(bool, True),
     "gpc_tag": Key(int, 1, 1, 0xffffffff),
     "gpc_reset": Key(str, "refuse", one_of=("refuse", "tag")),

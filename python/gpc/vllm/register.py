@@ -3,16 +3,16 @@
 """Registers the slots of a rank with its GPU: in pieces, in a thread, in one process of the machine at a time.
 
 A copy between a GPU and memory that is not registered goes through memory of the driver.  It is slower, and the call
-that copies is synchronous.  No copy is held back until its piece is registered:
+that copies is synchronous.  Copies do not wait for a registration:
 
-    piece       a copy that touches it          the state ends by
+    piece       a copy that touches it          who ends the state
     NEW         through the driver's memory     the thread, which begins when the worker has attached
     UNDER_WAY   straight, if the driver has     the thread
                 registered the piece when the
                 copy begins; else as NEW
     DONE        straight                        close(), after the last copy
-    OTHERS      straight                        the part of this process that had registered it before
-    REFUSED     through the driver's memory     nothing: one warning tells it, and later pieces are not tried
+    OTHERS      straight                        close(); whoever registered it unregisters it
+    REFUSED     through the driver's memory     close(); one warning tells it, and later pieces are not tried
     ENDED       there is none                   -
 
 A piece has whole slots, and no copy reaches from one piece into another (pages.c).  The driver refuses a copy if one
@@ -22,7 +22,7 @@ While the driver registers a piece, it holds a lock that launches of this proces
 follows at once, it takes this lock before the launch does, so the launch waits for all pieces in a row.  Even with
 rests, a piece delays a step by several times its own time.  So pieces are small.  While the engine is in a step, or
 has been a moment ago, the thread rests after each piece: REST times as long as the piece took, and MOST_REST at most.
-An engine that has nothing to do, as after its start, launches nothing, and the thread does not rest.
+An engine that has nothing to do, as after its start, launches nothing, and the thread only lets others have a turn.
 
 Processes take turns by a second lock, of the cache's folder.  It ends with the process that holds it.  If a process is
 stopped while it holds this lock, the others wait for PATIENCE at most, and then register without the lock."""
