@@ -45,10 +45,9 @@
  *   -EPERM     not your block                     -EUSERS    no free seat
  *   -EBUSY     somebody holds it                  -EXDEV     in another space, or of another kind
  *   -EALREADY  another peer computes or loads the key, or the work is done
- *   -EOVERFLOW 32768 references of one peer on one block
+ *   -EOVERFLOW 32768 references of one peer on one block; -ENOMEM, -EINTR and -EIO as usual
  *   -ECHILD    handle of the parent process       -EROFS     handle is read-only
  *   -ENODEV    no such device, or built without   -EOPNOTSUPP a device that cannot do this
- *   -ENOMEM, -EINTR and -EIO as usual
  *
  * The comment below a call begins with how far it goes:
  *   [local]    memory and devices of this process
@@ -129,7 +128,7 @@ enum {
 	GPC_GROUP = 1 << 20,      /* hash: the blocks are those of a KV group */
 	GPC_EVERYWHERE = 1 << 21, /* drop: the key and its descendants, in every space */
 	GPC_FREE = 1 << 22,       /* reserve: only free blocks, else -ENOSPC */
-	GPC_ONLY = 1 << 23, /* drop: only the key; its descendants stay if the pool lets them live without it */
+	GPC_ONLY = 1 << 23,       /* drop: only the key; gpc_drop says which descendants stay */
 };
 
 /* ---- the library ---- */

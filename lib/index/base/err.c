@@ -240,6 +240,7 @@ static const struct {
 	  "somebody holds a block of it, so nothing has changed: release it first, or do without "
 	  "the condition" },
 	{ EXDEV, "it is in another space, or of another kind" },
+	{ EOPNOTSUPP, "the device cannot do this: do it on the host, or without the option" },
 	{ EOVERFLOW, "32768 references of one peer on one block: release some" },
 	{ ECHILD, "the handle belongs to the parent process: attach again in the child" },
 	{ EROFS, "the handle is read-only: attach without GPC_READONLY" },
