@@ -74,7 +74,7 @@ cat "$tmp/bench" "$tmp/recovery"
 	\`\`\`
 
 	bench-recovery kills a process and measures the time until others go on. The last rows are lookups of another
-	process during takeovers, and else:
+	process during takeovers and at other times:
 
 	\`\`\`
 	END

@@ -11,7 +11,7 @@
  *   victim: DYING, op               scan_dying():     waits for it, because its key has left room;
  *                                     nobody's          takes a free transit slot in that room
  *   victim: RESERVED, op            scan_reserved()   takes it, or another that is free
- *   target: RESERVED, op, source    scan_reserved()   the same: it is FREE, and its source unpinned
+ *   target: RESERVED, op, source    scan_reserved()   the same: it is free now, and unpins its source
  *
  *   evict                           found by          the second run
  *   ------------------------------  ----------------  --------------------------------------------
@@ -26,7 +26,7 @@
  *
  * The takeover notes the blocks of an evict in w->leftover, before any command runs.  Each block
  * leaves the list when its command begins, or its peer ends.  Until then a DYING block is charged
- * as a reservation, which it becomes with GPC_TAKE.
+ * as a reservation; with GPC_TAKE it becomes one.
  * Tests: t/index/left-over.t t/index/each-store.t t/index/promised.t */
 #include "config.h"
 

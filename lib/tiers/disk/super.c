@@ -2,7 +2,7 @@
 /* super.c - the two superblocks: the valid one, the epoch, the file's clock, and syncs.
  *
  * B is stored and synced before A is touched, so one is always whole.  Both have everything that
- * was acknowledged, so later damage of one takes nothing back.
+ * was acknowledged, so nothing of it is lost if one is damaged later.
  * Tests: t/tiers/disk-clock.t t/tiers/disk-power.t t/tiers/aside.t t/tiers/disk-kills.t
  *   t/tiers/disk-faults.t t/tiers/disk-files.t */
 #include "config.h"

@@ -2,7 +2,7 @@
 /* open.c - gpc_tiers_open: a peer that keeps the tiers below RAM, from its seat to its end.
  *
  *   1  The seat and the steward's lock are taken.
- *   2  The RAM is chosen whose images the tiers have, and the size of the file (plan.c).
+ *   2  plan.c chooses the pool of RAM that the tiers serve, and the size of the file.
  *   3  Each tier gets a pool of CALLER blocks; the store is opened; the file is locked, and looked at.
  *   4  If the file was not cleared while nobody kept it, its blocks are read.
  *   5  The threads start, and wait at the gate.
