@@ -59,9 +59,9 @@
  * Local and shared calls wait for nobody, unless the comment says so.  Any thread may use a handle.
  *
  * Timeouts are milliseconds: -1 = no limit, 0 = one round trip to the writer at most (0.1 s).  After
- * -ETIMEDOUT, -ENOTCONN, and -EAGAIN of timeout 0, calls that get blocks (gpc_reserve, gpc_evict) or
- * begin moves are withdrawn: no block arrives later.  Submitted commands of other calls are carried
- * out.
+ * -ETIMEDOUT, -ENOTCONN, and -EAGAIN of timeout 0, the command of a call that gets blocks (gpc_reserve,
+ * gpc_evict) or that begins a move is withdrawn: no block arrives later.  Commands of other calls are
+ * carried out.
  *
  * Arrays and structs belong to the caller.  Outputs are unchanged on failure unless the call says
  * otherwise.  A struct that begins with its size may grow: the caller sets the size, a zero field has

@@ -7,7 +7,7 @@ int serve(gpc *c, const uint32_t *token, int ntoken, gpc_key *key, gpc_block *bl
 	int n = gpc_key_hash(c, &p, 1, 0);                      /* one key for each full block */
 	int hit = gpc_acquire(c, 0, key + 1, n, blk, 0);        /* the longest cached prefix, held */
 	if (hit < 0)
-		return hit;                                     /* an error: -EINVAL if n is one */
+		return hit;                                     /* an error; so is a negative n */
 	int got = gpc_reserve(c, 0, n - hit, blk + hit, NULL, GPC_PARTIAL, 0);
 	if (got < 0)
 		got = 0;                                        /* no room: compute, cache less */

@@ -2,7 +2,8 @@
 /* The file of the secret that keys are hashed with: --key-file.
  *
  * It is made beside its name and gets the name when all of it is on the disk.  So a process that
- * finds the name finds a whole key.  A name that is there stays:
+ * finds the name finds a whole key.  A name that is there stays.
+ * A crash, or a second maker, leaves:
  *
  *   gpcd dies, or the machine, ...      what is left
  *   ----------------------------------  ----------------------------------------------------------
@@ -11,7 +12,7 @@
  *                                       written with it so far
  *   before FILE.XXXXXX is removed       the key, and a second name of it
  *
- *   two processes make it at a time     link() refuses the second process, which reads the key of the
+ *   two processes make it at once       link() refuses the second process, which reads the key of the
  *                                       first
  *
  * A key file is made for a new secret, or for the secret that a disk has, and never if it would be
@@ -42,8 +43,8 @@
  *   --group, --mode                 a key file that is made   an existing key file of this user
  *   ------------------------------  ------------------------  ----------------------------------------
  *   neither is given                gets 0600                 stays as it is
- *   a group may attach (0060)       gets 0640, and the group  gets the same, with the files of the cache
- *   no group may attach             gets 0600                 gets the same, with the files of the cache
+ *   a group may attach (0060)       gets 0640, and the group  gets the same when the cache's files do
+ *   no group may attach             gets 0600                 gets the same when the cache's files do
  *
  * A process that finds no file looks again before it refuses, since another process makes the key
  * file first, and then cache and disk. python/gpc/engines/secret.py and tiers.py do the same for

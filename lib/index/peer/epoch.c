@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* epoch.c - read-side sections and grace periods between processes.
  *
- * A scan cannot miss a section, for this reason.  A reader stores two words: the place's epoch
- * and, if the place lies above it, the seat's high-water mark `sections`.  Only then, after the
- * full barrier of its compare-and-swap, does it read the table.  A writer unpublishes an entry,
- * then raises the epoch, then passes a full barrier, and then scans.  Take either word.  If the
- * scanner reads it without the reader's store, the scanner's barrier came before the reader's, so
- * the reader finds the table without the entry.  So a mark that is too low for a place is as
- * harmless as a place that still reads idle: both say that the section began too late to matter.
+ * A scan cannot miss a section, for this reason.  A reader stores two words: the epoch of its
+ * place among the seat's and, if the place lies above it, the seat's high-water mark `sections`.
+ * Only then, after the full barrier of its compare-and-swap, does it read the table.  A writer
+ * unpublishes an entry, then raises the epoch, then passes a full barrier, and then scans.  Take
+ * either word.  If the scanner reads it without the reader's store, the scanner's barrier came
+ * before the reader's, so the reader finds the table without the entry.  So a mark that is too low
+ * for a place is as harmless as a place that still reads idle: both say that the section began too
+ * late to matter.
  *
  * Only the mark bounds the scan; the state of the seat does not.  A seat becomes TAKEN and
  * FREE at moments of its own.  Only the holder of the seat's lock byte lowers the mark, after it

@@ -3,29 +3,30 @@
  *
  * Readers raise the stamp of a block when they use it (index/segment/stamps.h), and do nothing
  * else.  The writer keeps one queue of leaves for each pool (queue.c), ordered by the stamp that
- * was read when the item went in.  The recorded stamp is never above the true one.  So if the
+ * was read when the item went in.  The recorded stamp is never above the true one, but for
+ * leaves that are held (below).  So if the
  * first item still has its recorded stamp, no other leaf can be older, and it is the least
  * recent.  If its stamp has moved, the item goes back in with the new one.
  *
  * One call stamps a whole prefix with one tick, each block a little lower than the one before.  So
  * the leaf of the prefix is the first to go; if the blocks have no chain, the last block of the
- * call is.  Equal stamps come from several calls in one tick; then the deeper block goes first.
- * When the last child of a parent has gone, the parent enters the queue with the newest of its own
+ * call goes first.  Equal stamps come from several calls in one tick; then the deeper block goes
+ * first.  When the last child of a parent has gone, the parent enters the queue with the newest of its own
  * and its children's stamps (rule R2).
  *
  * A leaf that is in use when its turn comes is passed over:
  *
  *   the leaf is in use by        its item        because
- *   a peer's reference           used now, the   the peer stamps it no lower when it lets it go.  Until
- *                                last place      then the recorded stamp may be above the true one, and
- *                                                walks need not look at all held leaves each time
+ *   a peer's reference           used now, the   the peer stamps it at least so high when it lets it go.
+ *                                last place      Until then the recorded stamp may be above the true one,
+ *                                                and walks need not look at all held leaves each time
  *   ... which dies with its      used now        holders_end() gives it its true stamp again
  *       peer
  *   ... or which is taken back   used now        a call looked at it for a moment without a use; the
  *       by the same call                         leaf keeps the later place
  *   a steward's reference        keeps its       the steward lets it go without a use (hold_quietly()),
  *                                place           and holds few: the blocks that it copies
- *   a block that hangs below it  keeps its       uses stamp that block, and not this one
+ *   a block that hangs below it  keeps its       a use stamps that block, and not this one
  *                                place
  * Tests: t/index/order.t t/index/subtree.t t/index/two-tier.t t/index/let-go.t t/index/lru.t
  *   t/index/peek.t */

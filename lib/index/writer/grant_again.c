@@ -8,10 +8,10 @@
  *   reserve, demote, promote        found by          the second run
  *   ------------------------------  ----------------  --------------------------------------------
  *   free block: RESERVED, op        scan_reserved()   takes it, or another that is free
- *   victim: DYING, op               scan_dying():     waits for it, because its key has left room;
- *                                     nobody's          takes a free transit slot in that room
+ *   victim: DYING, op               scan_dying():     its key is gone, so there is room: takes
+ *                                     nobody's          a free transit slot in that room
  *   victim: RESERVED, op            scan_reserved()   takes it, or another that is free
- *   target: RESERVED, op, source    scan_reserved()   the same: it is free now, and unpins its source
+ *   target: RESERVED, op, source    scan_reserved()   the same: it is FREE, its source unpinned
  *
  *   evict                           found by          the second run
  *   ------------------------------  ----------------  --------------------------------------------

@@ -18,7 +18,7 @@ that copies is synchronous.  Copies do not wait for a registration:
 A piece has whole slots, and no copy reaches from one piece into another (pages.c).  The driver refuses a copy if one
 part of its memory is registered and another is not, or if the two are registered separately.
 
-While the driver registers a piece, it holds a lock that launches of this process wait for.  If the next registration
+While the driver registers a piece, it holds a lock; kernel launches of this process wait for it.  If the next registration
 follows at once, it takes this lock before the launch does, so the launch waits for all pieces in a row.  Even with
 rests, a piece delays a step by several times its own time.  So pieces are small.  While the engine is in a step, or
 has been a moment ago, the thread rests after each piece: REST times as long as the piece took, and MOST_REST at most.
