@@ -17,6 +17,7 @@ Results are OUT/PART.json, written as they come, and OUT/gpu.md.  A part that th
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -550,10 +551,9 @@ async def one_start(run, fleet, of, name, seed, known):
     if known:
         got = await e.generate(known, 16, 3)
         out["load"] = {"ttft": got["ttft"], "cached": got["cached"], "ids": got["ids"], "registering": (await e.registering())[0]}
-    requests = iter(range(10 ** 9))
-    busy = True
+    busy, prompts = True, ([[seed + 1 + i, a.idle_tokens]] for i in itertools.count())
     while busy and len(out["meanwhile"]) < a.start_requests:
-        out["meanwhile"].append((await e.generate([[seed + 1 + next(requests), a.idle_tokens]], 4))["ttft"])
+        out["meanwhile"].append((await e.generate(next(prompts), 4))["ttft"])
         busy, out["registered_beside"] = await e.registering()
     until = time.monotonic() + a.start_seconds
     while busy and time.monotonic() < until:
@@ -561,7 +561,7 @@ async def one_start(run, fleet, of, name, seed, known):
         busy, _ = await e.registering()
     out["registered"], out["registered_s"], out["ended"] = (await e.registering())[1], time.monotonic() - ready, not busy
     while not busy and len(out["after"]) < a.start_requests:
-        out["after"].append((await e.generate([[seed + 1 + next(requests), a.idle_tokens]], 4))["ttft"])
+        out["after"].append((await e.generate(next(prompts), 4))["ttft"])
     return e, out
 
 

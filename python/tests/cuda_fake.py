@@ -15,7 +15,7 @@ class Runtime:
         self.ranges, self.crossed = {}, 0        # address -> bytes that are registered; copies that were refused
         self.lock = threading.Lock()
         self.calls, self.fails, self.events, self.streams, self.sleeps = [], fails, 100, 76, set()
-        self.relaxed, self.strict = set(), set()  # threads that copy or register, where another one may capture, and those that end that capture
+        self.relaxed, self.strict = set(), set() # threads that end no capture of another one; calls of threads that do
         self.cudaMemcpy2DAsync = ctypes.CFUNCTYPE(ctypes.c_int, P, N, P, N, N, N, ctypes.c_int, P)(self._copy)
         self.cudaStreamWaitEvent = ctypes.CFUNCTYPE(ctypes.c_int, P, P, ctypes.c_uint)(
             lambda *a: self._say("cudaStreamWaitEvent", *a))

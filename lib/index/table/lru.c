@@ -3,16 +3,16 @@
  *
  * Readers raise the stamp of a block when they use it (index/segment/stamps.h), and do nothing
  * else.  The writer keeps one queue of leaves for each pool (queue.c), ordered by the stamp that
- * was read when the item went in.  The recorded stamp is never above the true one, but for
- * leaves that are held (below).  So if the
- * first item still has its recorded stamp, no other leaf can be older, and it is the least
- * recent.  If its stamp has moved, the item goes back in with the new one.
+ * was read when the item went in.  The recorded stamp is never above the true one, except that of
+ * a leaf that is held (below).  So if the first item still has its recorded stamp, no other leaf
+ * can be older, and it is the least recent.  If its stamp has moved, the item goes back in with
+ * the new one.
  *
  * One call stamps a whole prefix with one tick, each block a little lower than the one before.  So
  * the leaf of the prefix is the first to go; if the blocks have no chain, the last block of the
  * call goes first.  Equal stamps come from several calls in one tick; then the deeper block goes
- * first.  When the last child of a parent has gone, the parent enters the queue with the newest of its own
- * and its children's stamps (rule R2).
+ * first.  When the last child of a parent has gone, the parent enters the queue with the newest of
+ * its own and its children's stamps (rule R2).
  *
  * A leaf that is in use when its turn comes is passed over:
  *

@@ -18,10 +18,11 @@ that copies is synchronous.  Copies do not wait for a registration:
 A piece has whole slots, and no copy reaches from one piece into another (pages.c).  The driver refuses a copy if one
 part of its memory is registered and another is not, or if the two are registered separately.
 
-While the driver registers a piece, it holds a lock; kernel launches of this process wait for it.  If the next registration
-follows at once, it takes this lock before the launch does, so the launch waits for all pieces in a row.  Even with
-rests, a piece delays a step by several times its own time.  So pieces are small.  While the engine is in a step, or
-has been a moment ago, the thread rests after each piece: REST times as long as the piece took, and MOST_REST at most.
+While the driver registers a piece, it holds a lock; kernel launches of this process wait for it.  If the next
+registration follows at once, it takes this lock before the launch does, so the launch waits for all pieces in a row.
+Even with rests, a piece delays a step by several times its own time.  So pieces are small.  While the engine is in a
+step, or has been a moment ago, the thread rests after each piece: REST times as long as the piece took, and MOST_REST
+at most.
 An engine that has nothing to do, as after its start, launches nothing, and the thread only lets others have a turn.
 
 Processes take turns by a second lock, of the cache's folder.  It ends with the process that holds it.  If a process is
@@ -90,13 +91,13 @@ class Steps:
     """Told by the engine's thread at the begin and at the end of each step."""
 
     def __init__(self):
-        self.last = None
+        self.last = float("-inf")
 
     def tell(self):
         self.last = time.monotonic()
 
     def are_near(self):
-        return self.last is not None and time.monotonic() < self.last + BUSY
+        return time.monotonic() < self.last + BUSY
 
 
 class Registration:
