@@ -240,7 +240,7 @@ static const struct {
 	  "somebody holds a block of it, so nothing has changed: release it first, or do without "
 	  "the condition" },
 	{ EXDEV, "the parent, the pool or the file is in another space, or of another kind: "
-		 "gpc_last_error() says which" },
+		 "publish the parent in this space, copy by way of RAM, or name another file" },
 	{ EOPNOTSUPP, "the device cannot do this: do it on the host, or without the option" },
 	{ EOVERFLOW, "32768 references of one peer on one block: release some" },
 	{ ECHILD, "the handle belongs to the parent process: attach again in the child" },
