@@ -4,10 +4,10 @@
 
 Blocks of 2 MiB go from host memory to a KV cache of 32 layers, as loads of gpc.vllm do: rows of 64 KiB, whose distances in the
 KV cache are those of layers.  Told beside one copy of all bytes, for memory of the runtime and for files of a tmpfs that are
-registered; by one stream and by several in turn; with events behind every eight blocks, as sums want them; and through a
-buffer of the device, to which slots that follow each other go by one copy.
+registered; by one stream and by several in turn; with events behind every eight blocks, as sums want them; many by one call;
+and through a buffer of the device, to which slots that follow each other go by one copy.
 
-python3 python/bench/bus.py [ROUNDS]         needs a GPU and the CUDA runtime, by itself or with PyTorch
+python3 python/bench/bus.py [ROUNDS [PAGE LAYERS]]           needs a GPU and the CUDA runtime, by itself or with PyTorch
 """
 
 import ctypes
@@ -19,8 +19,10 @@ import tempfile
 import time
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 7
-LAYERS, PAGE, BLOCKS, BEHIND, RING = 32, 65536, 512, 8, 4
-BLOCK, TOTAL = LAYERS * PAGE, LAYERS * PAGE * BLOCKS
+PAGE, LAYERS = map(int, sys.argv[2:4]) if len(sys.argv) > 3 else (65536, 32)
+BLOCK = LAYERS * PAGE
+BLOCKS, BEHIND, RING = min(2048, (1 << 30) // BLOCK), 8, 4
+TOTAL = BLOCK * BLOCKS
 ANY_KIND, NON_BLOCKING, PORTABLE = 4, 1, 1
 PLAIN, SLEEPING = 2, 3           # events without times; whoever waits for the latter sleeps
 HUGE = getattr(mmap, "MADV_HUGEPAGE", 14)
@@ -101,6 +103,47 @@ def rows(order):
     return copy
 
 
+def layers(host, device, streams, behind):
+    """Slots in a row, to blocks in a row: a copy for each layer."""
+    for layer in range(LAYERS):
+        rt.cudaMemcpy2DAsync(device + layer * BLOCKS * PAGE, PAGE, host + layer * PAGE, BLOCK, PAGE, BLOCKS, ANY_KIND, streams[0])
+
+
+class Operand(ctypes.Structure):
+    """struct cudaMemcpy3DOperand, of a pointer."""
+    _fields_ = [("type", ctypes.c_int), ("ptr", pointer), ("row_length", size), ("layer_height", size), ("where", ctypes.c_int * 2)]
+
+
+class Op(ctypes.Structure):
+    """struct cudaMemcpy3DBatchOp."""
+    _fields_ = [("src", Operand), ("dst", Operand), ("extent", size * 3), ("order", ctypes.c_int), ("flags", ctypes.c_uint)]
+
+
+def batches(n, order):
+    """n pitched copies by one call; they may go in any order."""
+    version, made_for = ctypes.c_int(), {}
+    call("cudaRuntimeGetVersion", ctypes.byref(version))
+    fails = [] if version.value >= 13000 else [ctypes.byref(size())]
+    rt.cudaMemcpy3DBatchAsync.argtypes = [size, pointer, *[pointer for _ in fails], ctypes.c_ulonglong, pointer]
+
+    def made_of(host, device):
+        ops = (Op * len(order))()
+        for op, (slot, block) in zip(ops, order):
+            op.src = Operand(1, host + slot * BLOCK, PAGE, LAYERS)
+            op.dst = Operand(1, device + block * PAGE, BLOCKS * PAGE, LAYERS)
+            op.extent[:] = PAGE, LAYERS, 1
+            op.order = 1
+        return ops
+
+    def copy(host, device, streams, behind):
+        ops = made_for.get(host) or made_for.setdefault(host, made_of(host, device))
+        for at in range(0, len(order), n):
+            err = rt.cudaMemcpy3DBatchAsync(min(n, len(order) - at), ctypes.byref(ops, at * ctypes.sizeof(Op)), *fails, 0, streams[0])
+            if err:
+                sys.exit(f"bus.py: cudaMemcpy3DBatchAsync: {rt.cudaGetErrorString(err).decode()}")
+    return copy
+
+
 def through_a_buffer(n, blocks):
     """Runs of n slots, in any order, to any blocks.  The rows are copied by a second stream, behind the run."""
     buffers = made("cudaMalloc", size(RING * n * BLOCK)).value
@@ -158,10 +201,12 @@ def main():
     for name, host in memories:
         for what, copy, n, behind in (
                 ("one copy", one, 1, alone), ("blocks, in order", whole(pairs), 1, alone), ("blocks", whole(apart), 1, alone),
-                ("blocks, 2 streams", whole(apart), 2, alone), ("rows, in order", rows(pairs), 1, alone), ("rows", rows(apart), 1, alone),
+                ("blocks, 2 streams", whole(apart), 2, alone), ("rows, in order", rows(pairs), 1, alone),
+                ("layers, in order", layers, 1, alone), ("rows", rows(apart), 1, alone),
                 ("rows, 2 streams", rows(apart), 2, alone), ("rows, 4 streams", rows(apart), 4, alone),
                 ("rows, another stream follows", rows(apart), 1, follower(PLAIN)),
                 ("rows, it follows events that wake", rows(apart), 1, follower(SLEEPING)),
+                *((f"rows, batches of {n}", batches(n, apart), 1, alone) for n in (8, 32, 128) if hasattr(rt, "cudaMemcpy3DBatchAsync")),
                 *((f"runs of {n}, through a buffer", through_a_buffer(n, blocks), 2, alone) for n in (1, 4, 8, 16))):
             print(f"{name:30} {what:36} {rate(copy, host, device, streams[:n], behind):6.2f} GB/s", flush=True)
     for f in files:
