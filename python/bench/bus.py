@@ -5,7 +5,8 @@
 Blocks of 2 MiB go from host memory to a KV cache of 32 layers, as loads of gpc.vllm do: rows of 64 KiB, whose distances in the
 KV cache are those of layers.  Told beside one copy of all bytes, for memory of the runtime and for files of a tmpfs that are
 registered; by one stream and by several in turn; with events behind every eight blocks, as sums want them; many by one call;
-and through a buffer of the device, to which slots that follow each other go by one copy.
+and through a buffer of the device, to which slots that follow each other go by one copy.  With PyTorch also beside a matrix
+product that fills the GPU.
 
 python3 python/bench/bus.py [ROUNDS [PAGE LAYERS]]           needs a GPU and the CUDA runtime, by itself or with PyTorch
 """
@@ -28,11 +29,13 @@ PLAIN, SLEEPING = 2, 3           # events without times; whoever waits for the l
 HUGE = getattr(mmap, "MADV_HUGEPAGE", 14)
 
 
+try:
+    import torch                 # brings a runtime
+except ImportError:
+    torch = None
+
+
 def runtime():
-    try:
-        import torch  # noqa: F401      brings one
-    except ImportError:
-        pass
     for name in ("libcudart.so.13", "libcudart.so.12", "libcudart.so"):
         try:
             return ctypes.CDLL(name)
@@ -176,15 +179,37 @@ def follower(kind):
     return behind
 
 
-def rate(copy, host, device, streams, behind):
+def rate(copy, host, device, streams, behind, beside=lambda: None):
     took = []
     for i in range(ROUNDS + 1):
         call("cudaDeviceSynchronize")
+        beside()
         since = time.perf_counter()
         copy(host, device, streams, behind)
-        call("cudaDeviceSynchronize")
+        for s in streams:
+            call("cudaStreamSynchronize", pointer(s))
         took.append(time.perf_counter() - since)
+    call("cudaDeviceSynchronize")
     return TOTAL / statistics.median(took[1:]) / 1e9
+
+
+class Product:
+    """Goes on for longer than the copies."""
+
+    def __init__(self):
+        self.a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) / 90
+
+    def __call__(self):
+        x = self.a
+        for _ in range(80):
+            x = x @ self.a
+
+
+def prior(n):
+    """A stream of priority n, which is below 0 where its kernels begin before those of others."""
+    p = pointer()
+    call("cudaStreamCreateWithPriority", ctypes.byref(p), NON_BLOCKING, n)
+    return p.value
 
 
 def main():
@@ -209,6 +234,11 @@ def main():
                 *((f"rows, batches of {n}", batches(n, apart), 1, alone) for n in (8, 32, 128) if hasattr(rt, "cudaMemcpy3DBatchAsync")),
                 *((f"runs of {n}, through a buffer", through_a_buffer(n, blocks), 2, alone) for n in (1, 4, 8, 16))):
             print(f"{name:30} {what:36} {rate(copy, host, device, streams[:n], behind):6.2f} GB/s", flush=True)
+    if torch:
+        for what, copy, some in (("rows", rows(apart), streams[:1]),
+                                 *((f"runs of 8, through a buffer, priority {p}", through_a_buffer(8, blocks), [streams[0], prior(p)])
+                                   for p in (0, -5))):
+            print(f"{'beside a matrix product':30} {what:36} {rate(copy, files[0].address, device, some, alone, Product()):6.2f} GB/s", flush=True)
     for f in files:
         f.end()
 
