@@ -173,7 +173,6 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_trace.py \
 	%reldir%/tests/vllm_words.py \
 	%reldir%/tests/vllm_register.py \
-	%reldir%/tests/vllm_through.py \
 	%reldir%/tests/vllm_worker.py \
 	%reldir%/wheel.py
 

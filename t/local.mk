@@ -426,7 +426,6 @@ t_scripts = \
 	%reldir%/python/vllm-manager.t \
 	%reldir%/python/vllm-worker.t \
 	%reldir%/python/vllm-register.t \
-	%reldir%/python/vllm-through.t \
 	%reldir%/python/vllm-gpcd.t \
 	%reldir%/python/vllm-gpu.t \
 	%reldir%/python/sglang-storage.t \

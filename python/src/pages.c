@@ -10,7 +10,6 @@
 #define ANY_KIND    4           /* cudaMemcpyDefault */
 #define MAX_PITCH   0x7fffffffu /* of a pitched copy of CUDA */
 #define MOST_BLOCKS 256         /* of a chunk that a GPU sums */
-#define FEWEST      4           /* copies over the bus whose place one takes */
 
 static uint64_t now_ns(void)
 {
@@ -86,44 +85,37 @@ static bool has_arrived(const struct pages *w, int64_t i)
 
 /* ---- copies ---- */
 
-static void *bus_stream(const struct pages *w)
+/* rows of width bytes between a slot and a KV cache */
+static int copy(const struct pages *w, uint8_t *slot, uint64_t slot_pitch, int64_t kv,
+		uint64_t kv_pitch, uint64_t width, uint64_t rows)
 {
-	return w->calls ? w->calls->stream : NULL;
-}
-
-/* rows of width bytes between an image and a KV cache */
-static int copy(const struct pages *w, uint8_t *image, uint64_t image_pitch, int64_t kv,
-		uint64_t kv_pitch, uint64_t width, uint64_t rows, void *stream)
-{
-	uint8_t *to = image, *from = (uint8_t *)(uintptr_t)kv;
-	uint64_t to_pitch = image_pitch, from_pitch = kv_pitch, i;
+	uint8_t *to = slot, *from = (uint8_t *)(uintptr_t)kv;
+	uint64_t to_pitch = slot_pitch, from_pitch = kv_pitch, i;
 
 	if (!w->store) {
 		to = from;
-		from = image;
+		from = slot;
 		to_pitch = kv_pitch;
-		from_pitch = image_pitch;
+		from_pitch = slot_pitch;
 	}
 	if (w->calls)
 		return w->calls->copy(to, to_pitch, from, from_pitch, width, rows, ANY_KIND,
-				      stream);
+				      w->calls->stream);
 	for (i = 0; i < rows; i++)
 		memcpy(to + i * to_pitch, from + i * from_pitch, width);
 	return 0;
 }
 
-/* image: of the chunk, in its slot or elsewhere */
-static int copy_chunk(const struct pages *w, int64_t i, const struct pages_run *r, uint8_t *image,
-		      void *stream)
+static int copy_chunk(const struct pages *w, int64_t i, const struct pages_run *r)
 {
-	uint8_t *area = image + r->offset;
+	uint8_t *area = slot_at(w, i) + w->area + r->offset;
 	int64_t p;
 	int err = 0;
 
 	for (p = w->start[i]; !err && p < w->start[i + 1]; p++)
 		err = copy(w, area + w->page[2 * p] * r->page, (uint64_t)r->host_pitch,
 			   r->address + w->page[2 * p + 1] * r->stride, (uint64_t)r->pitch,
-			   (uint64_t)r->page, (uint64_t)r->count, stream);
+			   (uint64_t)r->page, (uint64_t)r->count);
 	return err;
 }
 
@@ -137,24 +129,19 @@ static int copy_tensors(const struct pages *w, int64_t i, int64_t n, const struc
 
 	for (k = 0; !err && k < r->count; k++)
 		err = copy(w, area + k * r->host_pitch, w->stride, kv + k * r->pitch,
-			   (uint64_t)r->stride, (uint64_t)r->page, (uint64_t)n, bus_stream(w));
+			   (uint64_t)r->stride, (uint64_t)r->page, (uint64_t)n);
 	return err;
 }
 
-/* Does the slot of chunk i follow that of i - 1, in memory that one copy may go through
- * (gpc/vllm/register.py)? */
-static bool slot_follows(const struct pages *w, int64_t i)
-{
-	return !(w->each && w->slot[i] % w->each == 0) && w->slot[i] == w->slot[i - 1] + 1;
-}
-
-/* And has each one page, in blocks that follow each other, too? */
+/* Do chunks i and i + 1 have one page each, in slots and blocks that follow each other, in memory
+ * that one copy may go through (gpc/vllm/register.py)? */
 static bool follows(const struct pages *w, int64_t i)
 {
 	const int64_t *page = &w->page[2 * w->start[i]];
 
-	return slot_follows(w, i) && w->start[i + 1] - w->start[i] == 1 &&
-	       w->start[i] - w->start[i - 1] == 1 && page[0] == page[-2] && page[1] == page[-1] + 1;
+	return !(w->each && w->slot[i] % w->each == 0) && w->start[i + 1] - w->start[i] == 1 &&
+	       w->start[i] - w->start[i - 1] == 1 && w->slot[i] == w->slot[i - 1] + 1 &&
+	       page[0] == page[-2] && page[1] == page[-1] + 1;
 }
 
 /* The number of chunks from i on whose copies, or whose sums, are given together. */
@@ -179,8 +166,7 @@ static int copy_unit(const struct pages *w, int64_t i, int64_t n)
 			err = copy_tensors(w, i, n, &w->run[r]);
 		else
 			for (k = 0; !err && k < n; k++)
-				err = copy_chunk(w, i + k, &w->run[r], slot_at(w, i + k) + w->area,
-						 bus_stream(w));
+				err = copy_chunk(w, i + k, &w->run[r]);
 	}
 	return err;
 }
@@ -197,7 +183,7 @@ static int ask_some(const struct pages *w, int64_t i, int64_t n)
 		for (p = 0; p < w->blocks; p++)
 			block[k * w->blocks + p] = (uint32_t)w->page[2 * (w->start[i + k] + p) + 1];
 	return gpc_sums_ask(w->by, first_answer(w) + (uint32_t)i, block, (uint32_t)n,
-			    w->calls->behind);
+			    w->calls->sum_stream);
 }
 
 static int ask_sums(const struct pages *w, int64_t i, int64_t n)
@@ -221,11 +207,29 @@ static int sum_loaded(const struct pages *w, int64_t i, int64_t n)
 	int err = w->calls->record(w->calls->so_far[w->lane], w->calls->stream);
 
 	if (!err)
-		err = w->calls->follow(w->calls->behind, w->calls->so_far[w->lane], 0);
+		err = w->calls->follow(w->calls->sum_stream, w->calls->so_far[w->lane], 0);
 	return err ? err : ask_sums(w, i, n);
 }
 
-/* ---- loads through memory of the device ---- */
+/* ---- the end of a share in streams ---- */
+
+static int mark_end(const struct pages *w)
+{
+	int err = w->calls->record(w->calls->copied[w->lane], w->calls->stream);
+
+	return err || !w->by ? err
+			     : w->calls->record(w->calls->summed[w->lane], w->calls->sum_stream);
+}
+
+static int await_end(struct pages *w)
+{
+	int err = w->calls->wait(w->calls->copied[w->lane]);
+
+	w->at[PAGES_COPIED] = now_ns();
+	return err || !w->by ? err : w->calls->wait(w->calls->summed[w->lane]);
+}
+
+/* ---- a share of a job ---- */
 
 static int64_t bytes_of(const struct pages *w, int64_t i)
 {
@@ -236,90 +240,6 @@ static int64_t bytes_of(const struct pages *w, int64_t i)
 		bytes += w->run[r].page * w->run[r].count;
 	return bytes * (w->start[i + 1] - w->start[i]);
 }
-
-static bool fills_its_part(const struct pages *w, int64_t i)
-{
-	return bytes_of(w, i) == (int64_t)w->bytes;
-}
-
-/* The number of chunks from i on that one copy brings over the bus; 0: they go straight.  A chunk
- * of which some pages are wanted goes straight, too. */
-static int64_t row(const struct pages *w, int64_t i)
-{
-	uint64_t part = w->calls ? w->calls->part : 0;
-	int64_t k = 1, most = part ? (int64_t)(part / w->bytes) : 0;
-
-	if (!most || !fills_its_part(w, i))
-		return 0;
-	while (k < most && i + k < w->n && slot_follows(w, i + k) && fills_its_part(w, i + k))
-		k++;
-	return (w->start[i + k] - w->start[i]) * w->nruns < FEWEST ? 0 : k;
-}
-
-static int bring(const struct pages *w, int64_t i, int64_t n, uint8_t *part)
-{
-	uint64_t width = w->bytes, rows = (uint64_t)n, pitch = w->stride;
-
-	if (pitch == width || rows == 1) {
-		width *= rows;
-		rows = 1;
-		pitch = width;
-	}
-	return w->calls->copy(part, width, slot_at(w, i) + w->area, pitch, width, rows, ANY_KIND,
-			      w->calls->stream);
-}
-
-static int spread(const struct pages *w, int64_t i, int64_t n, uint8_t *part)
-{
-	int64_t k;
-	uint32_t r;
-	int err = 0;
-
-	for (r = 0; !err && r < w->nruns; r++)
-		for (k = 0; !err && k < n; k++)
-			err = copy_chunk(w, i + k, &w->run[r], part + (uint64_t)k * w->bytes,
-					 w->calls->behind);
-	return err;
-}
-
-/* A part that was never filled has an event without a record, for which no stream waits. */
-static int copy_through(const struct pages *w, int64_t i, int64_t n, uint32_t turn)
-{
-	const struct pages_calls *c = w->calls;
-	uint32_t p = turn % PAGES_PARTS;
-	uint8_t *part = c->through + p * c->part;
-	int err = c->follow(c->stream, c->gone[p], 0);
-
-	if (!err)
-		err = bring(w, i, n, part);
-	if (!err)
-		err = c->record(c->come[p], c->stream);
-	if (!err)
-		err = c->follow(c->behind, c->come[p], 0);
-	if (!err)
-		err = spread(w, i, n, part);
-	return err ? err : c->record(c->gone[p], c->behind);
-}
-
-/* ---- the end of a share in streams ---- */
-
-static int mark_end(const struct pages *w)
-{
-	int err = w->calls->record(w->calls->copied[w->lane], w->calls->stream);
-
-	return err || !w->follows ? err
-				  : w->calls->record(w->calls->summed[w->lane], w->calls->behind);
-}
-
-static int await_end(struct pages *w)
-{
-	int err = w->calls->wait(w->calls->copied[w->lane]);
-
-	w->at[PAGES_COPIED] = now_ns();
-	return err || !w->follows ? err : w->calls->wait(w->calls->summed[w->lane]);
-}
-
-/* ---- a share of a job ---- */
 
 static int mark_stored(const struct pages *w, uint32_t lane)
 {
@@ -386,30 +306,20 @@ static int begin_stores(const struct pages *w)
 	return err ? err : mark_end(w);
 }
 
-/* So many good chunks from i on, and the order for their sums.  in_row: they lie so. */
-static int load_some(const struct pages *w, int64_t i, int64_t n, bool in_row, uint32_t *turn)
-{
-	int err = in_row ? copy_through(w, i, n, (*turn)++) : copy_unit(w, i, n);
-
-	if (err || !w->by)
-		return err;
-	return in_row ? ask_sums(w, i, n) : sum_loaded(w, i, n);
-}
-
 static int begin_loads(struct pages *w)
 {
-	int64_t i, good, in_row;
-	uint32_t turn = 0;
+	int64_t i, good;
 	int err = 0;
 
 	for (i = 0; !err && i < w->n;
 	     i += good + (i + good < w->n && w->result[i + good] == PAGES_BAD)) {
-		in_row = row(w, i);
-		good = good_ones(w, i, in_row ? in_row : unit(w, i));
+		good = good_ones(w, i, unit(w, i));
 		if (good && !w->at[PAGES_FIRST])
 			w->at[PAGES_FIRST] = now_ns();
 		if (good)
-			err = load_some(w, i, good, in_row, &turn);
+			err = copy_unit(w, i, good);
+		if (!err && good && w->by)
+			err = sum_loaded(w, i, good);
 	}
 	return err || !w->calls ? err : mark_end(w);
 }
@@ -421,7 +331,7 @@ static bool in_streams(const struct pages *w)
 
 static int follow_fence(const struct pages *w)
 {
-	void *const stream[] = { w->calls->stream, w->calls->behind };
+	void *const stream[] = { w->calls->stream, w->calls->sum_stream };
 	uint32_t i;
 	int err = 0;
 
@@ -450,7 +360,6 @@ void pages_begin(struct pages *w)
 
 	if (w->by)
 		gpc_sums_seed(w->by, w->structure);
-	w->follows = w->by || (w->calls && !w->store && w->calls->part);
 	w->apart = w->stride > MAX_PITCH;
 	if (!w->apart)
 		for (w->apart = true, i = 0; i < w->nruns; i++)

@@ -15,10 +15,6 @@
  * blocks if all of them are stored or loaded.  In a load it does so after the copies, so bad bytes
  * arrive, but are reported all the same.
  *
- * A load of several slots in a row goes through memory of the device, if there is any: one copy
- * brings their bytes over the bus, and copies within the device spread them out.  Each copy over
- * the bus takes some microseconds more than its bytes need.
- *
  * The caller gives the addresses.  It holds the slots, and keeps the KV caches in memory. */
 #ifndef GPC_PAGES_H
 #define GPC_PAGES_H
@@ -28,7 +24,6 @@
 enum { PAGES_BAD = -1, PAGES_FAILED = -2 }; /* worker.py has them, too */
 #define PAGES_WINDOW 8                      /* units of a store that are under way together */
 #define PAGES_LANES  2                      /* shares that one thread has begun, and not ended */
-#define PAGES_PARTS  4                      /* of the device's memory that loads go through */
 
 /* Tensors of a group at equal distances: page b of tensor i is at address + i * pitch + b * stride,
  * and in the part at offset + i * host_pitch. */
@@ -43,24 +38,17 @@ struct pages_calls {
 	int (*record)(void *event, void *stream);
 	int (*wait)(void *event);
 	int (*follow)(void *stream, void *event, unsigned int flags);
-	/* of copies over the bus; of all that follows them on the device: sums, and copies there */
-	void *stream, *behind;
+	void *stream, *sum_stream;
 	void *event[PAGES_WINDOW];
-	void *copied[PAGES_LANES], *summed[PAGES_LANES]; /* the end of a share in each of both */
-	/* The event that the sums wait for, many times in a share.  A thread sleeps for the
-	 * events above, so a device interrupts the host for each record of those. */
+	void *copied[PAGES_LANES], *summed[PAGES_LANES];
+	/* The event that the sums wait for, many times in a share.  A thread sleeps for the other
+	 * events, so a device interrupts the host for each record of those. */
 	void *so_far[PAGES_LANES];
-	/* Memory of the device, PAGES_PARTS parts of so many bytes, which one thread uses in turn;
-	 * 0 bytes: there is none.  `come`: a part has its bytes, `behind` waits for it; `gone`:
-	 * they are spread out, `stream` waits for it before it fills the part again. */
-	uint8_t *through;
-	uint64_t part;
-	void *come[PAGES_PARTS], *gone[PAGES_PARTS];
 	void *fence; /* an event that all streams wait for first; NULL: none */
 };
 
 /* The times, by CLOCK_MONOTONIC in ns, when the first copy was given, when the last one was given,
- * when the copies over the bus had ended, and when all had ended. */
+ * when the copies had ended, and when the sums had ended. */
 enum { PAGES_FIRST, PAGES_GIVEN, PAGES_COPIED, PAGES_SUMMED, PAGES_MOMENTS };
 
 struct pages {
@@ -85,7 +73,6 @@ struct pages {
 	uint32_t blocks;                 /* of a whole chunk, with `by` */
 	uint32_t lane;
 	bool apart;      /* pitched copies take one chunk each */
-	bool follows;    /* `behind` has work, too */
 	int64_t *result; /* bytes moved, PAGES_BAD or PAGES_FAILED */
 	int err;         /* the error of a call, of CUDA or gpc; 0: none */
 	uint64_t at[PAGES_MOMENTS];

@@ -2,7 +2,6 @@
 """The calls of the CUDA runtime that gpc.vllm makes, by one that copies here, in RAM."""
 
 import ctypes
-import random
 import threading
 
 P, N = ctypes.c_void_p, ctypes.c_size_t
@@ -14,7 +13,6 @@ class Runtime:
 
     def __init__(self, fails=""):
         self.ranges, self.crossed = {}, 0        # address -> bytes that are registered; copies that were refused
-        self.memory = {}                         # of the device
         self.lock = threading.Lock()
         self.calls, self.fails, self.events, self.streams, self.sleeps = [], fails, 100, 76, set()
         self.relaxed, self.strict = set(), set() # threads that end no capture of another one; calls of threads that do
@@ -48,17 +46,6 @@ class Runtime:
         with self.lock:
             return self._say("cudaHostUnregister", address.value) or (0 if self.ranges.pop(address.value, 0) else 713)
 
-    def cudaMalloc(self, address, nbytes):
-        memory = (ctypes.c_char * nbytes.value)()
-        if err := self._say("cudaMalloc", nbytes.value):
-            return err
-        address._obj.value = ctypes.addressof(memory)
-        self.memory[ctypes.addressof(memory)] = memory
-        return 0
-
-    def cudaFree(self, address):
-        return self._say("cudaFree", address.value) or (0 if self.memory.pop(address.value, None) else 1)
-
     def _range_of(self, address):
         return next((a for a, n in self.ranges.items() if a <= address < a + n), None)
 
@@ -88,56 +75,6 @@ class Runtime:
 
     def names(self):
         return [c[0][4:] for c in self.calls]
-
-
-class Late(Runtime):
-    """A copy is made when somebody waits for it, or by chance before.  Only events order the copies of two streams."""
-
-    def __init__(self, seed):
-        super().__init__()
-        self.chance, self.work, self.made, self.recorded = random.Random(seed), {}, {}, {}
-        self.cudaEventRecord = ctypes.CFUNCTYPE(ctypes.c_int, P, P)(self._record)
-        self.cudaStreamWaitEvent = ctypes.CFUNCTYPE(ctypes.c_int, P, P, ctypes.c_uint)(self._follow)
-        self.cudaEventSynchronize = ctypes.CFUNCTYPE(ctypes.c_int, P)(self._wait)
-
-    def _copy(self, *args):
-        with self.lock:
-            self.work.setdefault(args[-1], []).append(args)
-        return 0
-
-    def _record(self, event, stream):
-        with self.lock:
-            self.recorded[event] = stream, len(self.work.get(stream, ()))
-        return 0
-
-    def _follow(self, stream, event, flags):
-        with self.lock:
-            if event in self.recorded:
-                self.work.setdefault(stream, []).append(self.recorded[event])
-        return 0
-
-    def _is_there(self, stream, n):
-        return self.made.get(stream, 0) >= n
-
-    def _step(self, stream):
-        """The next work of a stream, if it waits for none of another stream."""
-        made, work = self.made.get(stream, 0), self.work.get(stream, ())
-        if made == len(work) or len(work[made]) == 2 and not self._is_there(*work[made]):
-            return
-        self.made[stream] = made + 1
-        if len(work[made]) > 2:
-            super()._copy(*work[made])
-
-    def _wait(self, event):
-        at = self.recorded[event]
-        while not self._is_there(*at):
-            self._step(self.chance.choice([*self.work]))
-        return 0
-
-    def cudaStreamSynchronize(self, stream):
-        while not self._is_there(stream.value, len(self.work.get(stream.value, ()))):
-            self._step(self.chance.choice([*self.work]))
-        return 0
 
 
 class Text:

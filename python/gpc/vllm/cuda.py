@@ -2,11 +2,9 @@
 # Tests: t/python/vllm-gpu.t t/python/vllm-register.t
 """Copies between KV caches on a GPU and slots in RAM, by the CUDA runtime that is in this process with PyTorch.
 
-Each thread that copies has a stream of its own, and one for what follows copies on the GPU.  When the engine gives us a
-job, it has given work to its own stream.  The job's fence is an event after that work: a store waits for the kernels that
-fill the blocks, a load for those that still read the old bytes.  A thread registers slots with the GPU (register.py), and
-no copy waits for it.  Where jobs are done by one thread, loads of several slots in a row go through memory of the GPU
-(pages.h): a copy of 2 MiB over the bus takes 2.7 us more than its bytes.
+Each thread that copies has a stream of its own, and one for sums.  When the engine gives us a job, it has given work to
+its own stream.  The job's fence is an event after that work: a store waits for the kernels that fill the blocks, a load
+for those that still read the old bytes.  A thread registers slots with the GPU (register.py), and no copy waits for it.
 """
 
 import array
@@ -25,7 +23,6 @@ _ALREADY = 712                   # cudaErrorHostMemoryAlreadyRegistered
 _BLOCKING_WAIT, _NO_TIMING = 1, 2
 _EVENTS = 8 + 2 + 2              # sums of units, and the copies and sums of both lanes (struct pages_calls) ...
 _SO_FAR = 2                      # ... and the copies so far, for which only streams wait
-_PARTS, _PART, _MOST_PART = 4, 16 << 20, 32 << 20        # of the memory that loads go through; bytes
 _RUNTIMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
 _pointer, _size = ctypes.c_void_p, ctypes.c_size_t
 
@@ -84,7 +81,6 @@ class CudaMover:
         """device: its ordinal.  record(): records an event of the engine's stream, with cuda_event
         (torch.cuda.Event)."""
         self.device, self.record, self.rt, self.sums = device, record, rt or runtime(), None
-        self.through = self.part = 0
         self.mine, self.steps = threading.local(), Steps()
         self.lock, self.streams, self.events, self.registrations = threading.Lock(), [], [], {}
 
@@ -133,15 +129,12 @@ class CudaMover:
         calls = getattr(self.mine, "calls", None)
         if calls is None:
             enter(self._call, self.device)
-            if self.part and not self.through:
-                self._take_parts()
-            follows = self.sums or self.part
-            self.mine.streams = copies, behind = [self._make_stream(), self._make_stream() if follows else 0]
+            self.mine.streams = copies, sums = [self._make_stream(), self._make_stream() if self.sums else 0]
             calls = self.mine.calls = array.array("Q", [
                 *(self._address(f) for f in ("cudaMemcpy2DAsync", "cudaEventRecord", "cudaEventSynchronize",
                                              "cudaStreamWaitEvent")),
-                copies, behind, *(self._make_event() for _ in range(_EVENTS)), *(self._make_event(0) for _ in range(_SO_FAR)),
-                self.through, self.part, *(self._make_event(0) if self.part else 0 for _ in range(2 * _PARTS)), 0])
+                copies, sums, *(self._make_event() for _ in range(_EVENTS)),
+                *(self._make_event(0) for _ in range(_SO_FAR)), 0])
         return calls
 
     def sum_images(self, pieces, blocks):
@@ -149,20 +142,6 @@ class CudaMover:
         tensor."""
         flat = array.array("Q", [n for p in pieces for n in p])
         self.sums = _gpc._sums_open(f"cuda:{self.device}", flat, blocks)
-
-    def go_through(self, nbytes):
-        """From now on loads of chunks of so many bytes may go through memory of the GPU.  One thread copies."""
-        part = max(1, _PART // nbytes) * nbytes
-        self.part = part if part <= _MOST_PART else 0
-
-    def _take_parts(self):
-        """Called by that thread, before its first copy."""
-        p = _pointer()
-        if err := self.rt.cudaMalloc(ctypes.byref(p), _size(_PARTS * self.part)):
-            self.rt.cudaGetLastError()   # no later call may get this error
-            log.info("gpc: loads go straight: cudaMalloc of %d MiB: %s (%d)", _PARTS * self.part >> 20, self.text(err), err)
-            self.part = 0
-        self.through = p.value or 0
 
     def begin(self, fence):
         """The next copies of this thread wait for that fence; returns how it copies (struct pages_calls of pages.h)."""
@@ -198,9 +177,6 @@ class CudaMover:
             self._call("cudaStreamDestroy", s)
         self.events.clear()
         self.streams.clear()
-        if self.through:
-            self._call("cudaFree", _pointer(self.through))
-        self.through = self.part = 0
 
 
 def of_tensors(kv_caches):

@@ -214,7 +214,7 @@ class Worker:
         self.set_runs([runs_of([self.tensors[i] for i in sorted({r.tensor_idx for r in refs})], blocks_per_chunk)
                        for refs in kv_caches.group_data_refs])
         if self.mover.on_device and self._is_one_image():
-            self._let_device()
+            self.mover.sum_images([(t.address, t.stride, t.page) for t in self.tensors], blocks_per_chunk)
         self.jobs, self.lock = queue.PriorityQueue(), threading.Lock()
         self.order = itertools.count()
         self.idle, self.got = False, threading.Event()           # does the thread wait for a job, and is there one
@@ -243,17 +243,10 @@ class Worker:
                         "stores; other names (gpc_name) give each its cache", self.label)
 
     def _is_one_image(self):
-        """Is a chunk made of its blocks of all tensors, and do these fill its part?"""
-        return (len(self.runs) == 1 and
+        """Is a chunk made of its blocks of all tensors, and do these fill its part?  Then its sum can be computed from
+        the blocks."""
+        return (self.image.checksum and self.blocks_per_chunk <= MOST_BLOCKS and len(self.runs) == 1 and
                 sum(r.count * r.page for r in self.runs[0]) * self.blocks_per_chunk == self.image.rank_bytes)
-
-    def _let_device(self):
-        """The device sums such a chunk from its blocks, and has memory that loads go through.  That is for one thread, as
-        all copies are where no thread sums."""
-        if self.image.checksum and self.blocks_per_chunk <= MOST_BLOCKS:
-            self.mover.sum_images([(t.address, t.stride, t.page) for t in self.tensors], self.blocks_per_chunk)
-        if self.mover.sums or not self.image.checksum:
-            self.mover.go_through(self.image.rank_bytes)
 
     def set_runs(self, runs):
         """Of each group."""
