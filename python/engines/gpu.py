@@ -11,7 +11,7 @@
     ranks      two tensor-parallel ranks: tokens and logprobs
     sleep      an engine sleeps, wakes and loads
     start      from an engine's start to its first token, and requests while its slots are registered: with gpc, which makes its
-               cache or finds it, against without
+               cache or finds it, against one without that starts together with it
 
 Results are OUT/PART.json, written as they come, and OUT/gpu.md.  A part that the deadline leaves no time is left out."""
 
@@ -539,85 +539,107 @@ async def sleep(run):
 
 # ---- the start ----
 
-async def one_start(run, fleet, of, name, seed, known):
-    """known: a prompt that the cache has, or None.  Some requests come at once, when slots are registered beside steps, and
-    others when all are."""
-    a, since = run.a, time.monotonic()
+async def begun(run, fleet, of, name, seed):
+    """An engine, the seconds of its start, and those to the end of its first token."""
+    since = time.monotonic()
     (e,) = await fleet.add(of, [name])
-    ready, out = time.monotonic(), {"meanwhile": [], "after": []}
-    first = await e.generate([[seed, a.idle_tokens]], 16, 3)
-    out.update(start_s=ready - since, first_token_s=first["first"] - since, first_ttft=first["ttft"])
-    out["registering"], out["registered"] = await e.registering()
+    ready = time.monotonic()
+    first = await e.generate([[seed, run.a.idle_tokens]], 16, 3)
+    return e, {"start_s": ready - since, "first_token_s": first["first"] - since, "first_ttft": first["ttft"]}
+
+
+async def pairs(run, both, seeds, go_on):
+    """TTFT of prompts that nobody has, of each engine in turn, until go_on says no: a machine that is slow for a while is slow
+    for both."""
+    out = []
+    while len(out) < run.a.start_requests and (not out or await go_on()):
+        got = [(await e.generate([[next(seeds), run.a.idle_tokens]], 4))["ttft"] for e in both[::1 if len(out) % 2 else -1]]
+        out.append(got[::1 if len(out) % 2 else -1])
+    return out
+
+
+async def beside(run, fleet, of, name, seed, known):
+    """An engine with gpc and one without, which start together.  Requests go to both in turn, at once, while the former
+    registers its slots beside steps, and again when all are registered.  known: a prompt that the cache has, or None."""
+    a, seeds = run.a, itertools.count(seed)
+    (e, gpc), (plain, none) = await asyncio.gather(begun(run, fleet, of, name, next(seeds)),
+                                                   begun(run, fleet, system("none", run.options, 0), name + "-none", next(seeds)))
+    out, ready = {"gpc": gpc, "none": none, "registering": (await e.registering())[0]}, time.monotonic()
     if known:
         got = await e.generate(known, 16, 3)
         out["load"] = {"ttft": got["ttft"], "cached": got["cached"], "ids": got["ids"], "registering": (await e.registering())[0]}
-    busy, prompts = True, ([[seed + 1 + i, a.idle_tokens]] for i in itertools.count())
-    while busy and len(out["meanwhile"]) < a.start_requests:
-        out["meanwhile"].append((await e.generate(next(prompts), 4))["ttft"])
-        busy, out["registered_beside"] = await e.registering()
+
+    async def busy():
+        return (await e.registering())[0]
+
+    async def more():
+        return True
+    out["meanwhile"] = await pairs(run, [e, plain], seeds, busy)
+    out["registered_beside"] = (await e.registering())[1]
     until = time.monotonic() + a.start_seconds
-    while busy and time.monotonic() < until:
+    while await busy() and time.monotonic() < until:
         await asyncio.sleep(0.05)
-        busy, _ = await e.registering()
-    out["registered"], out["registered_s"], out["ended"] = (await e.registering())[1], time.monotonic() - ready, not busy
-    while not busy and len(out["after"]) < a.start_requests:
-        out["after"].append((await e.generate(next(prompts), 4))["ttft"])
+    out["ended"], out["registered"] = [x if i else not x for i, x in enumerate(await e.registering())]
+    out["registered_s"] = time.monotonic() - ready
+    out["after"] = await pairs(run, [e, plain], seeds, more) if out["ended"] else []
+    await plain.quit()
     return e, out
 
 
 async def start(run):
     a, res = run.a, run.results("start")
-    raw = res["raw"] = {"none": [], "makes": [], "finds": []}
+    raw = res["raw"] = {"makes": [], "finds": []}
     fleet = run.fleet()                  # the first engine of a machine reads all programs from its disk, and compiles
     try:
-        await one_start(run, fleet, system("none", run.options, 0), "first", 1, None)
+        await begun(run, fleet, system("none", run.options, 0), "first", 1)
     finally:
         await fleet.end()
     for i in range(a.start_rounds):
-        if run.clock.left() < 90:
+        if run.clock.left() < 80:
             run.clock.say("no time is left for more rounds")
             break
-        for kind in ("none", "gpc")[::1 if i % 2 else -1]:
-            fleet = run.fleet()
-            try:
-                if kind == "none":
-                    _, got = await one_start(run, fleet, system("none", run.options, 0), "none-a", 10000 * (i + 1), None)
-                    raw["none"].append(got)
-                    continue
-                of = system("gpc", run.options, a.start_ram_gib, serve=True)
-                e, got = await one_start(run, fleet, of, "gpc-a", 10000 * (i + 1), None)
-                raw["makes"].append(got)
-                known, before = [[4242 + i, a.hit_tokens + 1]], of.c.stats().published
-                want = await e.generate(known, 16, 3)
-                await e.settle()
-                stored = await of.stored(before, a.hit_tokens // a.block)
-                await e.quit()
-                _, got = await one_start(run, fleet, Again(of), "gpc-b", 10000 * (i + 1) + 5000, known)
-                got["load"].update(stored=stored, equal=got["load"].pop("ids") == want["ids"])
-                raw["finds"].append(got)
-            finally:
-                await fleet.end()
-                res.save()
+        fleet, of = run.fleet(), system("gpc", run.options, a.start_ram_gib, serve=True)
+        try:
+            e, got = await beside(run, fleet, of, "gpc-a", 10000 * (i + 1), None)
+            raw["makes"].append(got)
+            known, before = [[4242 + i, a.hit_tokens + 1]], of.c.stats().published
+            want = await e.generate(known, 16, 3)
+            await e.settle()
+            stored = await of.stored(before, a.hit_tokens // a.block)
+            await e.quit()
+            res.save()
+            _, got = await beside(run, fleet, Again(of), "gpc-b", 10000 * (i + 1) + 5000, known)
+            got["load"].update(stored=stored, equal=got["load"].pop("ids") == want["ids"])
+            raw["finds"].append(got)
+        finally:
+            await fleet.end()
+            res.save()
+    show_start(run, raw)
+
+
+def show_start(run, raw):
     rows, marks = [], []
-    for k, some in raw.items():
-        if some:
-            rows.append([k, len(some), *(number(median([x[f] for x in some]), 2) for f in ("start_s", "first_token_s")),
-                         ms(median([x["first_ttft"] for x in some])), ms(median([t for x in some for t in x["meanwhile"]])),
-                         ms(max(t for x in some for t in x["meanwhile"])), ms(median([t for x in some for t in x["after"]])),
-                         some[-1]["registered"] >> 20, number(median([x["registered_s"] for x in some]), 1), all(x["ended"] for x in some)])
-    for k in ("makes", "finds"):
+    for kind, some in raw.items():
+        if not some:
+            continue
+        for j, who in enumerate(("gpc", "none")):
+            ttft = {when: [t[j] for x in some for t in x[when]] for when in ("meanwhile", "after")}
+            rows.append([who + ", which " + kind + " its cache" if who == "gpc" else who + ", beside it", len(some),
+                         *(number(median([x[who][f] for x in some]), 2) for f in ("start_s", "first_token_s")),
+                         *(ms(x) for x in (median([x[who]["first_ttft"] for x in some]), median(ttft["meanwhile"]), max(ttft["meanwhile"]),
+                                           median(ttft["after"])))])
         for f in ("start_s", "first_token_s", "first_ttft"):
-            if raw[k] and raw["none"]:
-                marks.append([f"{f}: gpc, which {k} its cache / none", number(median([x[f] for x in raw[k]]) / median([x[f] for x in raw["none"]])),
-                              "<= 1.1"])
-        if raw[k] and raw["none"]:
-            plain = median([t for x in raw["none"] for t in x["meanwhile"] + x["after"]])
-            marks.append([f"TTFT while it registers, which {k} its cache / none", number(median([t for x in raw[k] for t in x["meanwhile"]]) / plain),
-                          "<= 1.1"])
-    text = f"RAM of {a.start_ram_gib:g} GiB, prompts of {a.idle_tokens} tokens.\n\n" + table(
-        ["engine", "rounds", "start, s", "first token since the start, s", "first TTFT, ms", "meanwhile", "the longest", "afterwards",
-         "MiB registered", "s since ready", "all"], rows)
-    text += "\n" + table(["ratio of medians", "is", "wanted"], marks)
+            marks.append([f"{f}, which {kind} its cache", number(median([x["gpc"][f] / x["none"][f] for x in some])), "<= 1.1"])
+        for when, wanted in (("meanwhile", "<= 1.1"), ("after", "-")):
+            both = [t for x in some for t in x[when]]
+            if both:
+                marks.append([f"TTFT {when}, which {kind} its cache", number(median([t[0] / t[1] for t in both])), wanted])
+    told = [[k, x["registered"] >> 20, x["registered_beside"] >> 20, number(x["registered_s"], 1), x["registering"], x["ended"]]
+            for k, some in raw.items() for x in some]
+    text = f"RAM of {run.a.start_ram_gib:g} GiB, prompts of {run.a.idle_tokens} tokens.\n\n" + table(
+        ["engine", "rounds", "start, s", "first token since the start, s", "first TTFT, ms", "meanwhile", "the longest", "afterwards"], rows)
+    text += "\n" + table(["gpc / none, of one round or of one pair, median", "is", "wanted"], marks)
+    text += "\n" + table(["", "MiB registered", "of them beside requests", "s since the first token", "under way at the first token", "all"], told)
     text += "\nLoads by an engine that finds its cache: " + json.dumps([x["load"] for x in raw["finds"]]) + "\n"
     run.say("The start", text)
 
