@@ -76,8 +76,7 @@ def one(rt, memory, piece, rest):
     r = register.Registration(driver, memory.address, GIB << 30 >> 21, 2 << 20, None, steps)
     took, since = [], time.perf_counter()
     while r.running() and time.perf_counter() < since + MOST:
-        if rest:
-            steps.tell()
+        steps.tell(bool(rest))
         took.append(step())
     r.close()
     alone = [step() for _ in range(20)]

@@ -25,6 +25,7 @@ import signal
 import statistics
 import sys
 import tempfile
+import threading
 import time
 
 from live import GIB, Clock, Daemon, Ended, Fleet, Options, Results, arguments, end_others, kill, median, share_of, system
@@ -539,6 +540,19 @@ async def sleep(run):
 
 # ---- the start ----
 
+def use_memory(nbytes):
+    """So that the machine has it: a virtual one may get memory from its host when it is used first."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def one(_):
+        with tempfile.TemporaryFile(dir="/dev/shm") as f:
+            os.posix_fallocate(f.fileno(), 0, nbytes // 16)
+            together.wait()
+    together = threading.Barrier(16)
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(one, range(16)))
+
+
 async def begun(run, fleet, of, name, seed):
     """An engine, the seconds of its start, and those to the end of its first token."""
     since = time.monotonic()
@@ -548,11 +562,13 @@ async def begun(run, fleet, of, name, seed):
     return e, {"start_s": ready - since, "first_token_s": first["first"] - since, "first_ttft": first["ttft"]}
 
 
-async def pairs(run, both, seeds, go_on):
-    """TTFT of prompts that nobody has, of each engine in turn, until go_on says no: a machine that is slow for a while is slow
-    for both."""
+async def pairs(run, both, seeds, busy):
+    """TTFT of prompts that nobody has, of each engine in turn: a machine that is slow for a while is slow for both.  busy: only
+    while the first one registers."""
     out = []
-    while len(out) < run.a.start_requests and (not out or await go_on()):
+    while len(out) < run.a.start_requests:
+        if not [(await e.registering())[0] for e in both][0] and busy and out:
+            break
         got = [(await e.generate([[next(seeds), run.a.idle_tokens]], 4))["ttft"] for e in both[::1 if len(out) % 2 else -1]]
         out.append(got[::1 if len(out) % 2 else -1])
     return out
@@ -568,20 +584,14 @@ async def beside(run, fleet, of, name, seed, known):
     if known:
         got = await e.generate(known, 16, 3)
         out["load"] = {"ttft": got["ttft"], "cached": got["cached"], "ids": got["ids"], "registering": (await e.registering())[0]}
-
-    async def busy():
-        return (await e.registering())[0]
-
-    async def more():
-        return True
-    out["meanwhile"] = await pairs(run, [e, plain], seeds, busy)
+    out["meanwhile"] = await pairs(run, [e, plain], seeds, True)
     out["registered_beside"] = (await e.registering())[1]
     until = time.monotonic() + a.start_seconds
-    while await busy() and time.monotonic() < until:
+    while (await e.registering())[0] and time.monotonic() < until:
         await asyncio.sleep(0.05)
     out["ended"], out["registered"] = [x if i else not x for i, x in enumerate(await e.registering())]
     out["registered_s"] = time.monotonic() - ready
-    out["after"] = await pairs(run, [e, plain], seeds, more) if out["ended"] else []
+    out["after"] = await pairs(run, [e, plain], seeds, False) if out["ended"] else []
     await plain.quit()
     return e, out
 
@@ -591,7 +601,8 @@ async def start(run):
     raw = res["raw"] = {"makes": [], "finds": []}
     fleet = run.fleet()                  # the first engine of a machine reads all programs from its disk, and compiles
     try:
-        await begun(run, fleet, system("none", run.options, 0), "first", 1)
+        await asyncio.gather(begun(run, fleet, system("none", run.options, 0), "first", 1),
+                             asyncio.to_thread(use_memory, int(a.start_ram_gib * GIB)))
     finally:
         await fleet.end()
     for i in range(a.start_rounds):

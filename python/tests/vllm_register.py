@@ -27,6 +27,7 @@ from tap import _made, done, is_, name, ok  # noqa: E402
 
 gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
 register.PATIENCE, register.REST = 60, 0
+register.DENSE = 0               # no job registers
 PAGE, BLOCKS, WORLD, SLOT, SLOTS = 256, 64, 2, 4096, 64 + 64
 register.PIECE = 5 * SLOT        # not a part of SLOTS
 _made.add(name)
@@ -218,18 +219,100 @@ rank = Rank(Runtime())
 rank.there_and_back(slots, "steps", "an engine that has made no step")
 r = rank.registration()
 r.thread.join()
-register.REST = 60
+register.REST = 15
 short = 2 * register.POLL
 is_((r.rest(0.004), r.rest(1)), (short, short), "its thread makes no pause but for others")
-rank.worker.step()
+rank.worker.step(True)
 steps = rank.worker.mover.steps
+beside = [short, 15 * 0.001, register.MOST_REST]
+is_([r.rest(t) for t in (0, 0.001, 1)], beside, "a step is launched: fifteen times as long as the piece took")
+steps.last -= 1000
+is_([r.rest(t) for t in (0, 0.001, 1)], beside, "however long that takes")
+rank.worker.step(False)
 steps.last += 1000               # or a machine that is busy makes it long ago
-is_([r.rest(t) for t in (0, 0.001, 1)], [short, 60 * 0.001, register.MOST_REST], "a step: sixty times as long as the piece took")
+is_([r.rest(t) for t in (0, 0.001, 1)], beside, "and so just after its launches")
 steps.last = time.monotonic() - register.BUSY
 is_(r.rest(0.004), short, "a moment later: no pause again")
 is_(rank.rt.strict, {"cudaSetDevice"}, "no capture of a graph ends because of its thread")
 register.REST = 0
 rank.worker.shutdown()
+
+# ---- jobs that register their own pieces ----
+
+
+class Slow(Gated):
+    """Registers nothing for the thread of register.py, until it is let go; and at once for any other."""
+
+    def __init__(self):
+        super().__init__()
+        self.others = []
+
+    def cudaHostRegister(self, address, nbytes, flags):
+        if threading.current_thread().name == "gpc-register":
+            return super().cudaHostRegister(address, nbytes, flags)
+        self.others.append(address.value)
+        self.refuse_from -= 1
+        return 2 if self.refuse_from < 0 else Runtime.cudaHostRegister(self, address, nbytes, flags)
+
+
+def touched(r):
+    return sorted({s // r.each for s in slots.block_ids})
+
+
+register.DENSE = 2
+rt = Slow()
+rank = Rank(rt)
+rank.there_and_back(slots, "dense", "slots that fill their pieces")
+r = rank.registration()
+rt.begun.acquire()
+rank.there_and_back(slots, "dense", "the same slots")
+first = r.states.index(register.UNDER_WAY)
+is_(Counter(r.states[i] for i in touched(r) if i != first), {register.DONE: len({*touched(r)} - {first})},
+    "their job registers these, but for the one that is under way")
+is_(len(rt.others), len({*rt.others}), "each once")
+is_(r.next, touched(r)[-1] + 1, "and the thread goes on behind the last slot of a store")
+names = rt.names()
+ok(max(i for i, c in enumerate(rt.calls) if c[0] == "cudaHostRegister") < names.index("Memcpy2DAsync"), "they are registered before the first copy")
+rt.let(100)
+r.thread.join()
+is_((set(r.states), sum(rt.ranges.values())), ({register.DONE}, SLOTS * SLOT), "the thread registers all others")
+is_(rt.strict, {"cudaSetDevice"}, "no capture of a graph ends because of a job")
+rank.worker.shutdown()
+is_(rt.ranges, {}, "and the end gives back all of them")
+
+rt = Slow()
+rank = Rank(rt)
+few = gpc.vllm.image.Slots(slots.where, slots.pool, slots.block_ids[::5], b"".join(slots.keys[16 * i:16 * i + 16] for i in range(0, 32, 5)))
+ok(rank.do(True, list(range(len(few.block_ids))), few), "slots that are few in each piece")
+is_(rt.others, [], "are copied without")
+r = rank.registration()
+rt.begun.acquire()
+for _ in range(3):
+    rt.let()
+    rt.begun.acquire()
+order = [a for c, a, *_ in rt.calls if c == "cudaHostRegister"]
+behind = [r.pieces[(touched(r)[-1] + 1 + i) % len(r.pieces)][0] for i in range(3)]
+ok(order[-2:] == behind[:2] or order[-2:] == behind[1:], "the thread registers those behind the store first")
+rt.let(100)
+r.thread.join()
+is_(set(r.states), {register.DONE}, "and then all before it")
+rank.worker.shutdown()
+
+said.lines.clear()
+rt = Slow()
+rt.refuse_from = 2
+rank = Rank(rt)
+rank.there_and_back(slots, "refused", "a driver that refuses the pieces of a job")
+r = rank.registration()
+rt.let(100)
+r.thread.join()
+is_((Counter(r.states)[register.REFUSED] in (1, 2), len(said.about("and no more of them: cudaHostRegister: a failure (2)"))), (True, 1),
+    "one warning, and no piece is tried from then on")
+is_(len(said.about("are registered with the GPU, ")), 1, "nobody says that all are registered")
+rank.there_and_back(slots, "refused", "and again")
+rank.worker.shutdown()
+is_(rt.ranges, {}, "the others are given back")
+register.DENSE = 0
 
 # ---- a worker that does not get so far ----
 

@@ -148,7 +148,7 @@ class GPCConnector(OffloadingConnector):
 
     def bind_connector_metadata(self, connector_metadata):
         """vLLM calls it first in each step, and start_load_kv behind the launches, unless a step waits for its loads."""
-        self.connector_worker.worker.step()
+        self.connector_worker.worker.step(True)
         super().bind_connector_metadata(connector_metadata)
 
     def unregister_kv_caches(self):
@@ -163,7 +163,7 @@ class GPCConnector(OffloadingConnector):
         return WorkerMetadata.of(meta, self.connector_worker.worker.take_unmoved())
 
     def get_transfer_results(self, finished_req_ids):
-        self.connector_worker.worker.step()
+        self.connector_worker.worker.step(False)
         jobs = dict(self.connector_worker._load_jobs)
         results = super().get_transfer_results(finished_req_ids)
         requests = set(map(jobs.get, self.connector_worker.worker.take_failed_loads()))

@@ -97,8 +97,8 @@ class CudaMover:
     def fence(self):
         return self.record()
 
-    def step(self):
-        self.steps.tell()
+    def step(self, launching):
+        self.steps.tell(launching)
 
     def open(self, base, slots, stride, folder):
         """Registered memory is copied without a detour.  Otherwise the copies are slower, and still right."""
@@ -149,6 +149,11 @@ class CudaMover:
         # C code follows: a call from here would let the engine's thread take the interpreter
         calls[-1] = fence.cuda_event
         return calls
+
+    def hasten(self, base, slots, store):
+        if r := self.registrations.get(base):
+            self._mine()                 # this thread has the device from now on
+            r.hasten(slots, store)
 
     def abandon(self):
         """Called after a copy that failed: when it returns, no copy of this thread is under way."""

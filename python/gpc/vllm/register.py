@@ -2,12 +2,13 @@
 # Tests: t/python/vllm-register.t
 """Registers the slots of a rank with its GPU: in pieces, in a thread, in one process of the machine at a time.
 
-A copy between a GPU and memory that is not registered goes through memory of the driver.  It is slower, and the call
-that copies is synchronous.  Copies do not wait for a registration:
+A copy between a GPU and memory that is not registered goes through memory of the driver.  It is slower, the call that
+copies is synchronous, and kernel launches of this process wait for it.  Copies do not wait for a registration:
 
     piece       a copy that touches it          who ends the state
-    NEW         through the driver's memory     the thread, which begins when the worker has attached
-    UNDER_WAY   straight, if the driver has     the thread
+    NEW         through the driver's memory     the thread, which begins when the worker has attached, or a job, which
+                                                registers pieces of its own before it copies
+    UNDER_WAY   straight, if the driver has     whoever has made it so
                 registered the piece when the
                 copy begins; else as NEW
     DONE        straight                        close(), after the last copy
@@ -20,13 +21,16 @@ part of its memory is registered and another is not, or if the two are registere
 
 While the driver registers a piece, it holds a lock; kernel launches of this process wait for it.  If the next
 registration follows at once, it takes this lock before the launch does, so the launch waits for all pieces in a row.
-Even with rests, a piece delays a step by several times its own time.  So pieces are small.  While the engine is in a
-step, or has been a moment ago, the thread rests after each piece: REST times as long as the piece took, and MOST_REST
-at most.
-An engine that has nothing to do, as after its start, launches nothing, and the thread only lets others have a turn.
+So pieces are small.  While the engine launches a step, or has just done so, the thread rests after each piece: REST times
+as long as the piece took, and MOST_REST at most.  At other times it only lets others have a turn.
+
+The driver registers a piece in a third of the time in which it copies as many bytes through its own memory.  So a job
+whose slots are at least one part in DENSE of the pieces that it touches registers these first.  A new cache hands out
+slots in order, so the thread goes on behind the last store: the next one finds its pieces registered.
 
 Processes take turns by a second lock, of the cache's folder.  It ends with the process that holds it.  If a process is
-stopped while it holds this lock, the others wait for PATIENCE at most, and then register without the lock."""
+stopped while it holds this lock, the others wait for PATIENCE at most, and then register without the lock.  A job does not
+wait for its turn."""
 
 import errno
 import fcntl
@@ -38,8 +42,9 @@ import time
 log = logging.getLogger("vllm.gpc")
 
 PIECE = 64 << 20                 # bytes that are registered at a time: some milliseconds
-REST, MOST_REST = 60, 0.25       # beside steps: times as long as the piece took; seconds
-BUSY = 0.2                       # seconds after the begin or the end of a step, in which another one may begin or go on
+REST, MOST_REST = 15, 0.25       # beside steps: times as long as the piece took; seconds
+BUSY = 0.02                      # seconds after the launches of a step, in which the next one may begin
+DENSE = 2
 PATIENCE = 10                    # seconds
 POLL = 0.001
 _PAGE = 4096
@@ -88,16 +93,16 @@ class Turns:
 
 
 class Steps:
-    """Told by the engine's thread at the begin and at the end of each step."""
+    """Told by the engine's thread when it begins to launch a step, and when it has done so."""
 
     def __init__(self):
-        self.last = float("-inf")
+        self.launching, self.last = False, float("-inf")
 
-    def tell(self):
-        self.last = time.monotonic()
+    def tell(self, launching):
+        self.launching, self.last = launching, time.monotonic()
 
     def are_near(self):
-        return time.monotonic() < self.last + BUSY
+        return self.launching or time.monotonic() < self.last + BUSY
 
 
 class Registration:
@@ -105,14 +110,14 @@ class Registration:
 
     def __init__(self, driver, base, slots, stride, folder, steps):
         """driver: start(), called in the thread that registers; register(address, nbytes): None, or True where another
-        has registered it, or Refused; unregister(address).  steps: when the engine began or ended its last step."""
+        has registered it, or Refused; unregister(address).  steps: the engine's."""
         self.driver, self.base, self.nbytes, self.steps = driver, base, slots * stride, steps
         self.each = max(1, PIECE // stride)      # slots of a piece
         if base % _PAGE or stride % _PAGE:       # else a page would lie in two pieces
             self.each = max(1, slots)
         step = self.each * stride
         self.pieces = [(base + at, min(step, self.nbytes - at)) for at in range(0, self.nbytes, step)]
-        self.states = [NEW] * len(self.pieces)
+        self.states, self.next, self.lock, self.warned = [NEW] * len(self.pieces), 0, threading.Lock(), False
         self.turns, self.stop = Turns(folder), threading.Event()
         self.thread = threading.Thread(target=self._run, name="gpc-register", daemon=True)
         self.thread.start()
@@ -121,31 +126,74 @@ class Registration:
         since = time.monotonic()
         try:
             self.driver.start()
-            for i in range(len(self.pieces)):
-                if self.stop.is_set():
-                    return
-                self._one(i)
-            log.info("gpc: %d MiB of slots are registered with the GPU, %.1f s after the first one was begun",
-                     self.nbytes >> 20, time.monotonic() - since)
+            while not self.stop.is_set():
+                if not self._one():
+                    break
+            if NEW not in self.states:
+                log.info("gpc: %d MiB of slots are registered with the GPU, %.1f s after the first one was begun",
+                         self.nbytes >> 20, time.monotonic() - since)
         except Refused as e:
-            log.warning("gpc: %d of %d MiB of slots are registered with the GPU, and no more of them: %s; copies of the others "
-                        "are slower, and otherwise the same", self.registered() >> 20, self.nbytes >> 20, e)
+            self._warn(e)
 
-    def _one(self, i):
+    def _warn(self, e):
+        with self.lock:
+            warned, self.warned = self.warned, True
+        if warned:
+            return
+        log.warning("gpc: %d of %d MiB of slots are registered with the GPU, and no more of them: %s; copies of the others "
+                    "are slower, and otherwise the same", self.registered() >> 20, self.nbytes >> 20, e)
+
+    def _take(self, i):
+        """Is the piece this caller's to register?"""
+        with self.lock:
+            mine = self.states[i] == NEW and REFUSED not in self.states
+            if mine:
+                self.states[i] = UNDER_WAY
+            return mine
+
+    def _following(self):
+        """A piece that is new, from `next` on and round; None: there is none."""
+        n, at = len(self.states), self.next
+        return next((i % n for i in range(at, at + n) if self.states[i % n] == NEW), None)
+
+    def _register(self, i):
+        try:
+            self.states[i] = OTHERS if self.driver.register(*self.pieces[i]) else DONE
+        except Refused:
+            self.states[i] = REFUSED
+            raise
+
+    def _one(self):
+        """The next piece, and a rest.  False: none is left."""
         ours, since = self.turns.take(self.stop), time.monotonic()
         try:
-            if self.stop.is_set():
-                return
-            self.states[i] = UNDER_WAY
-            try:
-                self.states[i] = OTHERS if self.driver.register(*self.pieces[i]) else DONE
-            except Refused:
-                self.states[i] = REFUSED
-                raise
+            i = self._following()
+            if i is None or self.stop.is_set() or REFUSED in self.states:
+                return False
+            self.next = i + 1
+            if self._take(i):
+                self._register(i)
         finally:
             if ours:
                 self.turns.give()
         self.stop.wait(self.rest(time.monotonic() - since))
+        return True
+
+    def hasten(self, slots, store):
+        """A job of these slots begins, in a thread of the driver's device."""
+        if NEW not in self.states:
+            return
+        touched = {s // self.each for s in slots}
+        if store:
+            self.next = (slots[-1] // self.each + 1) % len(self.states)
+        new = [i for i in touched if self.states[i] == NEW]
+        if len(new) * self.each > DENSE * len(slots):
+            return
+        try:
+            for i in filter(self._take, sorted(new)):
+                self._register(i)
+        except Refused as e:
+            self._warn(e)
 
     def rest(self, took):
         """Seconds, at least as many as processes that wait for their turn need to look."""

@@ -100,8 +100,8 @@ class HostMover:
     def fence(self):
         """Called by the engine's thread when it gives us a job: its results are in memory already."""
 
-    def step(self):
-        """A step of the engine begins, or it has ended: its thread launches kernels now, or did so just now."""
+    def step(self, launching):
+        """The engine's thread launches a step's kernels from now on, or has done so."""
 
     def open(self, base, slots, stride, folder):
         """So many slots are copied from now on, the first one at base.  Returns the slots of a piece, which no copy
@@ -111,6 +111,9 @@ class HostMover:
     def begin(self, fence):
         """This thread copies for the job of that fence, with these calls (struct pages_calls of pages.h); None: it
         copies by itself."""
+
+    def hasten(self, base, slots, store):
+        """The next copies of this thread go from these slots, or, in a store, to them."""
 
     def text(self, err):
         """A text for the error of one of those calls."""
@@ -255,8 +258,8 @@ class Worker:
 
     # ---- what the engine calls ----
 
-    def step(self):
-        self.mover.step()
+    def step(self, launching):
+        self.mover.step(launching)
 
     def submit_store(self, job_id, src_spec, dst_spec):
         return self._submit(job_id, True, src_spec, dst_spec)
@@ -469,6 +472,7 @@ class Worker:
         publishes none of it."""
         try:
             sums = bytearray(SUM * len(chunks))
+            self.mover.hasten(job.beside.base, chunks.slots, job.store)
             if not job.store:
                 job.beside.c.sealed(job.beside.blocks_of(chunks.slots), chunks.keys, self.part, out=sums)
             return chunks, _gpc._share_begin(
