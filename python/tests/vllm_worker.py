@@ -528,7 +528,7 @@ ones.worker.mover = by_thread
 ones.fill("empty")
 gpc.vllm.worker.HAND_OVER = 0.001
 
-# one of several shares takes the lanes for itself, and one that fails at once ends after those before it
+# shares of jobs take turns, and one that fails at once ends after those before it
 ones.fill("shares")
 want = ones.get(blocks)
 most, gpc.vllm.worker.MOST = gpc.vllm.worker.MOST, 8
@@ -542,7 +542,15 @@ for job, (slots, ids) in enumerate(((apart, [0, 20]), (whole, blocks), (apart, [
 ones.worker.wait({*range(200, 204)})
 done_jobs = ones.worker.get_finished()
 is_([(r.job_id, r.success) for r in done_jobs], [(j, True) for j in range(200, 204)], "four jobs end in their order")
+gpc.vllm.worker.MOST = 4
+rt.calls.clear()
+ok(ones.do(False, fake.blocks(blocks), whole), "a load of four shares")
+names = rt.names()
+copies = [names[:names.index("EventSynchronize")].count("Memcpy2DAsync"), names.count("Memcpy2DAsync")]
+ok(copies[0] < copies[1], f"{copies[0]} of {copies[1]} copies are given, two shares, before the end of the first one is waited for")
 gpc.vllm.worker.MOST = most
+is_([ones.worker._share_of(0), fours.worker._share_of(0)], [gpc.vllm.worker.COPIES // 2, gpc.vllm.worker.FEWEST],
+    "a share has a number of copies, or a least number of chunks")
 ones.worker.mover = by_thread
 ones.fill("empty")
 ok(ones.do(False, fake.blocks(blocks), whole) and not ones.worker.take_load_errors(), "each share verifies")

@@ -5,7 +5,7 @@
 
 No vLLM here, and torch only where the KV caches are tensors of a GPU (cuda.py): a KV cache is anything with data_ptr()
 and stride(0).  One thread begins and ends the jobs in the order in which they came, expedited ones first.  Several
-threads do a job, or a device does two at a time.  Without expedited jobs, which vLLM 0.32 does not have, the manager
+threads do a job, or a device does shares of jobs, two at a time.  Without expedited jobs, which vLLM 0.32 does not have, the manager
 relies on that order (Manager.reset_cache).
 
 Each job names the peer whose companion the worker has to be.  The worker attaches before the first byte.  From then on
@@ -39,8 +39,11 @@ log = logging.getLogger("vllm.gpc")
 SEAT = 10                        # seconds that a worker waits for a seat, once; then the job fails, and later ones at once
 BAD, FAILED = -1, -2             # a slot that does not verify; a copy that the device refused
 FIRST, IN_TURN, LAST = range(3)  # of jobs that are not begun
-LANES = 2                        # jobs that are under way on a device: the next one begins while one is copied
-MOST = 4096 // LANES             # chunks of one call; answers of a gpc_sums
+LANES = 2                        # shares that are under way on a device: the next one begins while one is copied
+MOST = 4096 // LANES             # chunks of a share; answers of a gpc_sums
+# Copies that are given for a share, but those of FEWEST chunks at least.  A driver takes about a thousand of a stream; then
+# the call that gives the next one waits for one to end.
+COPIES, FEWEST = 400, 64
 MAX_PITCH = 0x7fffffff           # of a pitched copy of CUDA
 HAND_OVER = 0.001                # seconds
 SUM = 24                         # bytes of a struct gpc_sum
@@ -181,7 +184,7 @@ class Job:
         self.number, self.store, self.blocks, self.slots = number, store, blocks, slots
         self.moments = {"taken": taken}      # of trace.py
         self.fence, self.since = fence, since
-        self.beside, self.by, self.shares = None, None, ()
+        self.beside, self.by, self.left = None, None, 0          # left: shares that have not ended
         self.moved, self.errors, self.bad = 0, set(), []
         self.unmoved = []        # slots that a store has not filled, or a load has not brought
 
@@ -193,9 +196,6 @@ class Job:
         """Is there no part of it for a thread to copy or to sum?"""
         self.by = mover.sums if image.checksum else None
         return mover.on_device and bool(self.by or not image.checksum)
-
-    def is_one_share(self):
-        return 0 < len(self.slots.block_ids) <= MOST and sum(n > 0 for n in self.blocks.group_sizes) == 1
 
 
 class Worker:
@@ -348,53 +348,77 @@ class Worker:
     # ---- the thread of the jobs ----
 
     def _run(self):
-        under = deque()                  # begun on the device, in order
+        under = deque()                  # (job, share): begun on the device, in order
         while True:
             while under and (len(under) == LANES or self.jobs.empty()):
-                self._end(under.popleft())
+                self._end_first(under)
             self.idle = True
             asked = self.jobs.get()[-1]
             self.idle = False
             self.got.set()
             job = Job(*asked) if asked else None
-            while under and not (job and self._goes_beside(job, under[-1])):
-                self._end(under.popleft())
+            while under and not (job and self._goes_beside(job, under)):
+                self._end_first(under)
             if job is None:
                 return
-            if self._begin(job):
-                under.append(job)
+            groups = self._prepare(job)
+            if groups and job.on_device(self.mover, self.image):
+                self._do_on_device(job, groups, under)
                 continue
-            while under:                 # it has failed, and jobs end in their order
-                self._end(under.popleft())
-            self._end(job)
+            while under:                 # if it has failed: jobs end in their order
+                self._end_first(under)
+            self._do_by_threads(job, groups)
+            self._finish(job)
 
-    def _is_lane(self, job):
-        """Is it a job that was begun and will end later?"""
-        return job.on_device(self.mover, self.image) and job.is_one_share()
+    def _goes_beside(self, job, under):
+        """A job that stores into a slot, or loads from it, does so after the jobs before it."""
+        return job.on_device(self.mover, self.image) and all(job.touched.isdisjoint(other.touched) for other, _ in under)
 
-    def _goes_beside(self, job, other):
-        """A job that stores into a slot, or loads from it, does so after the job before it.  So does a job of several
-        shares, which takes the lanes for itself."""
-        return self._is_lane(job) and not job.touched & other.touched
-
-    def _begin(self, job):
-        """Is it only begun, so that it ends later?"""
+    def _prepare(self, job):
+        """Its chunks, of each group; nothing: there are none to copy, or it has failed."""
         self._stamp(job, "begun")
         try:
             groups = chunks_of(job.blocks, job.slots, self.blocks_per_chunk)
             if job.store and self.blocks_per_chunk > 1:
                 groups = self._whole(job, groups)
-            if not groups:
-                return False
-            job.beside = self._attach(job.slots)
-            if self._is_lane(job):
-                self.lane = (self.lane + 1) % LANES
-                job.shares = [self._begin_share(job, groups[0], self.lane)]
-                return True
-            self._do(job, groups)
+            if groups:
+                job.beside = self._attach(job.slots)
+            return groups
         except Exception:                # not attached: no byte was moved
             self._give_up(job)
-        return False
+            return []
+
+    def _share_of(self, group):
+        """Chunks."""
+        return min(MOST, max(FEWEST, COPIES // (self.blocks_per_chunk * max(1, len(self.runs[group])))))
+
+    def _do_on_device(self, job, groups, under):
+        shares = [s for g in groups for s in g.shares_of(self._share_of(g.group))]
+        job.left = len(shares)
+        for chunks in shares:
+            while len(under) == LANES:
+                self._end_first(under)
+            self.lane = (self.lane + 1) % LANES
+            under.append((job, self._begin_share(job, chunks, self.lane)))
+
+    def _end_first(self, under):
+        job, begun = under.popleft()
+        try:
+            self._count(job, *self._end_share(job, begun))
+        except Exception:
+            self._give_up(job)
+        job.left -= 1
+        if not job.left:
+            self._finish(job)
+
+    def _do_by_threads(self, job, groups):
+        """They sum, and copy, side by side.  All of them have ended when this returns, also where one has failed."""
+        try:
+            shares = [s for g in groups for s in g.shares(self.conf.threads)]
+            for chunks, ends in self.pool.map(lambda s: self._end_share(job, self._begin_share(job, s, 0)), shares):
+                self._count(job, chunks, ends)
+        except Exception:
+            self._give_up(job)
 
     def _whole(self, job, groups):
         """A sum is that of a whole chunk: a chunk that a store covers in part gets none, and is told as not stored."""
@@ -409,19 +433,8 @@ class Worker:
         job.errors = set() if job.store else {int(b) for b in job.blocks.block_ids}
         job.moved, job.unmoved = 0, [int(s) for s in job.slots.block_ids]
 
-    def _do(self, job, groups):
-        if job.on_device(self.mover, self.image):
-            shares, each = [s for g in groups for s in g.shares_of(MOST)], map
-        else:                            # threads that sum, and copy, side by side
-            shares, each = [s for g in groups for s in g.shares(self.conf.threads)], self.pool.map
-        # all of them have ended when this returns, also where one has failed
-        for chunks, ends in each(lambda s: self._end_share(job, self._begin_share(job, s, 0)), shares):
-            self._count(job, chunks, ends)
-
-    def _end(self, job):
+    def _finish(self, job):
         try:
-            for share in job.shares:
-                self._count(job, *self._end_share(job, share))
             if job.bad:
                 self._drop(job.beside, job.slots, job.bad)
             self.drops.again()
