@@ -157,8 +157,8 @@ async def a_system(kind, plan, options, clock, ram, number):
                 break
             for e in engines:
                 await e.reset()
-            out[routing] = await replay(plan, engines, routing, f"{number} {routing}")
-            x = out[routing]
+            x = out[routing] = await replay(plan, engines, routing, f"{number} {routing}")
+            x["metrics"] = {e.name: (await e.ask("metrics"))["metrics"] for e in engines}      # since the engine's start
             clock.say(f"{kind:8} {routing:7} {x['requests']} requests in {x['seconds']:.1f} s, {x['tokens_per_s']:.0f} tokens/s, TTFT p50 "
                       f"{x['ttft_p50']:.3f} p95 {x['ttft_p95']:.3f} p99 {x['ttft_p99']:.3f} s, hits {x['hit_share']:.3f}, failed {len(x['failed'])}")
     except Exception as x:

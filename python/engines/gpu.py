@@ -17,6 +17,7 @@ Results are OUT/PART.json, written as they come, and OUT/gpu.md.  A part that th
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -25,7 +26,6 @@ import signal
 import statistics
 import sys
 import tempfile
-import threading
 import time
 
 from live import GIB, Clock, Daemon, Ended, Fleet, Options, Results, arguments, end_others, kill, median, share_of, system
@@ -543,14 +543,9 @@ async def sleep(run):
 def use_memory(nbytes):
     """So that the machine has it: a virtual one may get memory from its host when it is used first."""
     from concurrent.futures import ThreadPoolExecutor
-
-    def one(_):
-        with tempfile.TemporaryFile(dir="/dev/shm") as f:
-            os.posix_fallocate(f.fileno(), 0, nbytes // 16)
-            together.wait()
-    together = threading.Barrier(16)
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(one, range(16)))
+    with contextlib.ExitStack() as files, ThreadPoolExecutor(16) as pool:
+        some = [files.enter_context(tempfile.TemporaryFile(dir="/dev/shm")) for _ in range(16)]
+        list(pool.map(lambda f: os.posix_fallocate(f.fileno(), 0, nbytes // 16), some))
 
 
 async def begun(run, fleet, of, name, seed):
