@@ -100,9 +100,11 @@ def kill(session, number=signal.SIGKILL):
 
 
 def end_others():
-    """The leftovers of a start: sessions of ours, when this process ends."""
+    """When this process ends: processes of ours that have not ended, and then caches and files of systems that have not."""
     for p in Daemon.made:
         kill(p.pid)
+    for fleet in [*Fleet.begun]:
+        fleet.clear()
 
 
 class Daemon:
@@ -423,13 +425,16 @@ def system(kind, options, ram, **more):
 
 class Fleet:
     """Systems and their engines, started together and ended together."""
+    begun = []
 
     def __init__(self, options, clock):
         self.options, self.clock, self.engines, self.systems = options, clock, {}, []
 
     async def add(self, of, names, env=None, **more):
-        await of.start()
+        if self not in Fleet.begun:
+            Fleet.begun.append(self)
         self.systems.append(of)
+        await of.start()
         made = [Engine(n, self.options, of, self.clock, env, **more) for n in names]
         for e in made:
             self.engines[e.name] = e
@@ -442,6 +447,12 @@ class Fleet:
 
     async def end(self):
         await asyncio.gather(*(e.quit() for e in self.engines.values()), return_exceptions=True)
+        self.clear()
+
+    def clear(self):
+        """When its engines have ended."""
+        if self in Fleet.begun:
+            Fleet.begun.remove(self)
         for s in self.systems:
             s.end()
         said = ""
