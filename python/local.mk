@@ -105,6 +105,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/bench/lookup.py \
 	%reldir%/bench/bus.py \
 	%reldir%/bench/load.py \
+	%reldir%/bench/launches.py \
 	%reldir%/bench/registering.py \
 	%reldir%/bench/step.py \
 	%reldir%/engines/README.md \
