@@ -505,6 +505,33 @@ is_([r.job_id for r in ones.worker.get_finished()], [110, 113, 114, 111, 112], "
 ones.worker.mover = by_thread
 ones.fill("empty")
 
+# a step asks for results while a job is told
+
+
+class AsksAtOnce:
+    """A lock: the engine's thread gets it as soon as another one gives it up."""
+
+    def __init__(self, lock):
+        self.lock, self.asks, self.got = lock, threading.current_thread(), []
+
+    def __enter__(self):
+        self.lock.acquire()
+
+    def __exit__(self, *error):
+        self.lock.release()
+        if threading.current_thread() is not self.asks and not self.got:
+            self.got = ["none"]
+            self.got = ones.worker.get_finished()
+
+
+lock, ones.worker.lock = ones.worker.lock, AsksAtOnce(ones.worker.lock)
+with lock:                       # so that it does not end yet
+    ones.worker.submit_store(115, fake.blocks(blocks[:8]), halves[0])
+    event = ones.worker.ended[115]
+ok(event.wait(10), "a job ends")
+is_([r.job_id for r in ones.worker.lock.got], [115], "a step that has waited for this has its result")
+ones.worker.lock = lock
+
 # the engine's thread hands a load over to one that waits for it, and waits for no other
 
 gpc.vllm.worker.HAND_OVER = 60

@@ -443,9 +443,9 @@ class Worker:
         self._stamp(job, "ended")
         # a failed load is told by its blocks; if the connector does not ask for them, by the job
         r = self.result(job.number, not job.errors or self.reported, job.moved, time.perf_counter() - job.since)
-        with self.lock:
+        with self.lock:                  # get_finished forgets it at once
             self.done.append((r, job.errors, job.unmoved, job if self.trace else None))
-        self.ended[job.number].set()
+            self.ended[job.number].set()
 
     def _stamp(self, job, moment):
         if self.trace:
