@@ -312,6 +312,25 @@ is_(len(said.about("are registered with the GPU, ")), 1, "nobody says that all a
 rank.there_and_back(slots, "refused", "and again")
 rank.worker.shutdown()
 is_(rt.ranges, {}, "the others are given back")
+
+# the last piece is a job's, and the driver refuses it
+said.lines.clear()
+rt = Slow()
+rt.refuse_from = 0
+rt.let(100)
+mover = CudaMover(0, lambda: fake.ns(cuda_event=5), rt)
+memory = fake.Tensor(9, SLOT, 0)
+base = (memory.data_ptr() + 4095) & ~4095
+with tempfile.TemporaryDirectory() as folder:
+    fd = os.open(folder, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)       # the thread waits for its turn
+    mover.open(base, 5, SLOT, folder)
+    mover.hasten(base, range(5), True)
+    os.close(fd)
+    mover.registrations[base].thread.join()
+is_((mover.registrations[base].states, len(said.about("and no more of them")), len(said.about("are registered with the GPU, "))),
+    ([register.REFUSED], 1, 1), "the last piece is refused: nobody says that all are registered")
+mover.close()
 register.DENSE = 0
 
 # ---- a worker that does not get so far ----

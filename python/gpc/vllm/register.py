@@ -129,7 +129,7 @@ class Registration:
             while not self.stop.is_set():
                 if not self._one():
                     break
-            if NEW not in self.states:
+            if not {NEW, REFUSED} & {*self.states}:
                 log.info("gpc: %d MiB of slots are registered with the GPU, %.1f s after the first one was begun",
                          self.nbytes >> 20, time.monotonic() - since)
         except Refused as e:
