@@ -175,6 +175,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_words.py \
 	%reldir%/tests/vllm_register.py \
 	%reldir%/tests/vllm_worker.py \
+	%reldir%/tests/vllm_shares.py \
 	%reldir%/wheel.py
 
 if HAVE_PYTHON

@@ -425,6 +425,7 @@ t_scripts = \
 	%reldir%/python/readme.t \
 	%reldir%/python/vllm-manager.t \
 	%reldir%/python/vllm-worker.t \
+	%reldir%/python/vllm-shares.t \
 	%reldir%/python/vllm-register.t \
 	%reldir%/python/vllm-gpcd.t \
 	%reldir%/python/vllm-gpu.t \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pages.c - copies and sums of chunks.
- * Tests: t/python/vllm-register.t t/python/vllm-trace.t t/python/vllm-worker.t */
+ * Tests: t/python/vllm-shares.t t/python/vllm-register.t t/python/vllm-trace.t
+ *   t/python/vllm-worker.t */
 #include "pages.h"
 
 #include <string.h>

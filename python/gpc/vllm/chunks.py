@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-loads.t t/python/vllm-failures.t t/python/vllm-worker.t
+# Tests: t/python/vllm-shares.t t/python/vllm-loads.t t/python/vllm-failures.t
+#   t/python/vllm-worker.t
 """The bytes that a job moves: chunks, each of them pages of the engine and a slot, as the arrays of pages.c."""
 
 from array import array

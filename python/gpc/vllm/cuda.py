@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-gpu.t t/python/vllm-register.t
+# Tests: t/python/vllm-gpu.t t/python/vllm-shares.t t/python/vllm-register.t
 """Copies between KV caches on a GPU and slots in RAM, by the CUDA runtime that is in this process with PyTorch.
 
 Each thread that copies has a stream of its own, and one for sums.  When the engine gives us a job, it has given work to

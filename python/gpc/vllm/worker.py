@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-worker.t t/python/vllm-gpu.t t/python/vllm-register.t t/python/vllm-trace.t
-#   t/python/vllm-failures.t
+# Tests: t/python/vllm-shares.t t/python/vllm-worker.t t/python/vllm-gpu.t t/python/vllm-register.t
+#   t/python/vllm-trace.t t/python/vllm-failures.t
 """The worker's side: bytes between the engine's KV caches and slots of the cache, one process for each rank.
 
 No vLLM here, and torch only where the KV caches are tensors of a GPU (cuda.py): a KV cache is anything with data_ptr()
@@ -361,13 +361,13 @@ class Worker:
                 self._end_first(under)
             if job is None:
                 return
-            groups = self._prepare(job)
-            if groups and job.on_device(self.mover, self.image):
-                self._do_on_device(job, groups, under)
+            shares = self._prepare(job)
+            if shares and job.on_device(self.mover, self.image):
+                self._do_on_device(job, shares, under)
                 continue
             while under:                 # if it has failed: jobs end in their order
                 self._end_first(under)
-            self._do_by_threads(job, groups)
+            self._do_by_threads(job, shares)
             self._finish(job)
 
     def _goes_beside(self, job, under):
@@ -375,7 +375,7 @@ class Worker:
         return job.on_device(self.mover, self.image) and all(job.touched.isdisjoint(other.touched) for other, _ in under)
 
     def _prepare(self, job):
-        """Its chunks, of each group; nothing: there are none to copy, or it has failed."""
+        """Its shares; nothing: there are no chunks to copy, or it has failed."""
         self._stamp(job, "begun")
         try:
             groups = chunks_of(job.blocks, job.slots, self.blocks_per_chunk)
@@ -383,7 +383,9 @@ class Worker:
                 groups = self._whole(job, groups)
             if groups:
                 job.beside = self._attach(job.slots)
-            return groups
+            if job.on_device(self.mover, self.image):
+                return [s for g in groups for s in g.shares_of(self._share_of(g.group))]
+            return [s for g in groups for s in g.shares(self.conf.threads)]
         except Exception:                # not attached: no byte was moved
             self._give_up(job)
             return []
@@ -392,8 +394,7 @@ class Worker:
         """Chunks."""
         return min(MOST, max(FEWEST, COPIES // (self.blocks_per_chunk * max(1, len(self.runs[group])))))
 
-    def _do_on_device(self, job, groups, under):
-        shares = [s for g in groups for s in g.shares_of(self._share_of(g.group))]
+    def _do_on_device(self, job, shares, under):
         job.left = len(shares)
         for chunks in shares:
             while len(under) == LANES:
@@ -403,22 +404,15 @@ class Worker:
 
     def _end_first(self, under):
         job, begun = under.popleft()
-        try:
-            self._count(job, *self._end_share(job, begun))
-        except Exception:
-            self._give_up(job)
+        self._count(job, *self._end_share(job, begun))
         job.left -= 1
         if not job.left:
             self._finish(job)
 
-    def _do_by_threads(self, job, groups):
+    def _do_by_threads(self, job, shares):
         """They sum, and copy, side by side.  All of them have ended when this returns, also where one has failed."""
-        try:
-            shares = [s for g in groups for s in g.shares(self.conf.threads)]
-            for chunks, ends in self.pool.map(lambda s: self._end_share(job, self._begin_share(job, s, 0)), shares):
-                self._count(job, chunks, ends)
-        except Exception:
-            self._give_up(job)
+        for chunks, ends in self.pool.map(lambda s: self._end_share(job, self._begin_share(job, s, 0)), shares):
+            self._count(job, chunks, ends)
 
     def _whole(self, job, groups):
         """A sum is that of a whole chunk: a chunk that a store covers in part gets none, and is told as not stored."""
@@ -500,17 +494,24 @@ class Worker:
     def _end_share(self, job, begun):
         """(chunks, for each: bytes moved, or the kind of failure)."""
         chunks, share, sums = begun
+        failed = [0 if job.store else FAILED] * len(chunks)
         if not share:
-            return chunks, [0 if job.store else FAILED] * len(chunks)
+            return chunks, failed
+        try:
+            return chunks, self._end(job, chunks, share, sums)
+        except Exception:                # other shares of the job may be under way: they end, and count
+            log.exception("gpc: slots from %d", chunks.slots[0])
+            self.mover.abandon()
+            return chunks, failed
+
+    def _end(self, job, chunks, share, sums):
         ends, err, stamps = _gpc._share_end(share)
         if self.trace:
             self.trace.share(job, stamps)
         if err:
-            log.error("gpc: a copy: %s", self.mover.text(err))
             self.mover.abandon()
-        if job.store:
-            ends = self._seal(job, chunks, ends, sums)
-        return chunks, ends
+            log.error("gpc: a copy: %s", self.mover.text(err))
+        return self._seal(job, chunks, ends, sums) if job.store else ends
 
     def _seal(self, job, chunks, ends, sums):
         """Seals the chunks that have their bytes, after these.  A block that is not reserved any more belongs to
