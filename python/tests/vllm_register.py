@@ -325,12 +325,29 @@ with tempfile.TemporaryDirectory() as folder:
     fd = os.open(folder, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)       # the thread waits for its turn
     mover.open(base, 5, SLOT, folder)
-    mover.hasten(base, range(5), True)
+    mover.hasten(base, range(5), range(5), True)
     os.close(fd)
     mover.registrations[base].thread.join()
 is_((mover.registrations[base].states, len(said.about("and no more of them")), len(said.about("are registered with the GPU, "))),
     ([register.REFUSED], 1, 1), "the last piece is refused: nobody says that all are registered")
 mover.close()
+
+# all of a job counts, and the bytes of its new pieces; the last one has two slots
+memory = fake.Tensor(14, SLOT, 0)
+base = (memory.data_ptr() + 4095) & ~4095
+with tempfile.TemporaryDirectory() as folder:
+    fd = os.open(folder, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    for share, job, want in ((range(2), range(2), ""), (range(2), range(10), "D"), (range(2, 7), range(2, 7), "DD"),
+                             ([11], [11], "  D"), (range(2, 5), [*range(2, 5), 5, 10], "")):
+        mover = CudaMover(0, lambda: fake.ns(cuda_event=5), Slow())
+        mover.open(base, 12, SLOT, folder)
+        mover.hasten(base, share, job, False)
+        r = mover.registrations[base]
+        is_("".join("D" if s == register.DONE else " " for s in r.states).rstrip(), want, f"a share of {[*share]}, of {[*job]}: {want!r}")
+        r.stop.set()
+        mover.close()
+    os.close(fd)
 register.DENSE = 0
 
 # ---- a worker that does not get so far ----

@@ -91,9 +91,9 @@ class Mover(CudaMover):
     def _make_stream(self):              # sums are made by the thread, which wants no stream for them
         return 0 if self.sums and self.streams else super()._make_stream()
 
-    def hasten(self, base, slots, store):
+    def hasten(self, base, slots, of_job, store):
         self.plan.check("hasten")
-        super().hasten(base, slots, store)
+        super().hasten(base, slots, of_job, store)
 
     def begin(self, fence):
         self.plan.check("begin")

@@ -150,10 +150,10 @@ class CudaMover:
         calls[-1] = fence.cuda_event
         return calls
 
-    def hasten(self, base, slots, store):
+    def hasten(self, base, slots, of_job, store):
         if r := self.registrations.get(base):
             self._mine()                 # this thread has the device from now on
-            r.hasten(slots, store)
+            r.hasten(slots, of_job, store)
 
     def abandon(self):
         """Called after a copy that failed: when it returns, no copy of this thread is under way."""

@@ -25,7 +25,7 @@ So pieces are small.  While the engine launches a step, or has just done so, the
 as long as the piece took, and MOST_REST at most.  At other times it only lets others have a turn.
 
 The driver registers a piece in a third of the time in which it copies as many bytes through its own memory.  So a job
-whose slots are at least one part in DENSE of the pieces that it touches registers these first.  A new cache hands out
+whose slots are at least one part in DENSE of the new pieces that it touches registers these first.  A new cache hands out
 slots in order, so the thread goes on behind the last store: the next one finds its pieces registered.
 
 Processes take turns by a second lock, of the cache's folder.  It ends with the process that holds it.  If a process is
@@ -38,6 +38,7 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
 
 log = logging.getLogger("vllm.gpc")
 
@@ -111,7 +112,7 @@ class Registration:
     def __init__(self, driver, base, slots, stride, folder, steps):
         """driver: start(), called in the thread that registers; register(address, nbytes): None, or True where another
         has registered it, or Refused; unregister(address).  steps: the engine's."""
-        self.driver, self.base, self.nbytes, self.steps = driver, base, slots * stride, steps
+        self.driver, self.base, self.nbytes, self.stride, self.steps = driver, base, slots * stride, stride, steps
         self.each = max(1, PIECE // stride)      # slots of a piece
         if base % _PAGE or stride % _PAGE:       # else a page would lie in two pieces
             self.each = max(1, slots)
@@ -179,18 +180,17 @@ class Registration:
         self.stop.wait(self.rest(time.monotonic() - since))
         return True
 
-    def hasten(self, slots, store):
-        """A job of these slots begins, in a thread of the driver's device."""
+    def hasten(self, slots, of_job, store):
+        """Copies of these slots, a share of the job's, begin in a thread of the driver's device."""
         if NEW not in self.states:
             return
-        touched = {s // self.each for s in slots}
         if store:
             self.next = (slots[-1] // self.each + 1) % len(self.states)
-        new = [i for i in touched if self.states[i] == NEW]
-        if len(new) * self.each > DENSE * len(slots):
+        new = Counter(i for i in (s // self.each for s in of_job) if self.states[i] == NEW)
+        if sum(self.pieces[i][1] for i in new) > DENSE * new.total() * self.stride:
             return
         try:
-            for i in filter(self._take, sorted(new)):
+            for i in filter(self._take, sorted({s // self.each for s in slots})):
                 self._register(i)
         except Refused as e:
             self._warn(e)

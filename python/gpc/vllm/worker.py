@@ -115,8 +115,8 @@ class HostMover:
         """This thread copies for the job of that fence, with these calls (struct pages_calls of pages.h); None: it
         copies by itself."""
 
-    def hasten(self, base, slots, store):
-        """The next copies of this thread go from these slots, or, in a store, to them."""
+    def hasten(self, base, slots, of_job, store):
+        """The next copies of this thread go from these slots, or, in a store, to them; all slots of their job."""
 
     def text(self, err):
         """A text for the error of one of those calls."""
@@ -479,7 +479,7 @@ class Worker:
         publishes none of it."""
         try:
             sums = bytearray(SUM * len(chunks))
-            self.mover.hasten(job.beside.base, chunks.slots, job.store)
+            self.mover.hasten(job.beside.base, chunks.slots, job.slots.block_ids, job.store)
             if not job.store:
                 job.beside.c.sealed(job.beside.blocks_of(chunks.slots), chunks.keys, self.part, out=sums)
             return chunks, _gpc._share_begin(
