@@ -347,6 +347,15 @@ with tempfile.TemporaryDirectory() as folder:
         is_("".join("D" if s == register.DONE else " " for s in r.states).rstrip(), want, f"a share of {[*share]}, of {[*job]}: {want!r}")
         r.stop.set()
         mover.close()
+    for store in (True, False):
+        mover, waits = CudaMover(0, lambda: fake.ns(cuda_event=5), Slow()), []
+        mover.open(base, 12, SLOT, folder)
+        r = mover.registrations[base]
+        r.stop = fake.ns(is_set=r.stop.is_set, set=r.stop.set, wait=lambda s, wait=r.stop.wait: waits.append(s) or wait(s))
+        mover.hasten(base, range(10), range(10), store)
+        is_(2 * register.POLL in waits, store, "a store lets launches go between its pieces, a load does not")
+        r.stop.set()
+        mover.close()
     os.close(fd)
 register.DENSE = 0
 

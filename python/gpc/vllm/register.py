@@ -192,6 +192,8 @@ class Registration:
         try:
             for i in filter(self._take, sorted({s // self.each for s in slots})):
                 self._register(i)
+                if store:                # which may take longer, so launches go between two pieces
+                    self.stop.wait(2 * POLL)
         except Refused as e:
             self._warn(e)
 
