@@ -147,15 +147,21 @@ class Registration:
     def _take(self, i):
         """Is the piece this caller's to register?"""
         with self.lock:
-            mine = self.states[i] == NEW and REFUSED not in self.states
-            if mine:
-                self.states[i] = UNDER_WAY
-            return mine
+            return self._is_taken(i)
 
-    def _following(self):
-        """A piece that is new, from `next` on and round; None: there is none."""
-        n, at = len(self.states), self.next
-        return next((i % n for i in range(at, at + n) if self.states[i % n] == NEW), None)
+    def _is_taken(self, i):
+        mine = self.states[i] == NEW and REFUSED not in self.states
+        if mine:
+            self.states[i] = UNDER_WAY
+        return mine
+
+    def _take_next(self):
+        """The first new piece from `next` on and round, for this caller; None: there is none, or no more are tried."""
+        with self.lock:
+            n, at = len(self.states), self.next
+            i = next((i % n for i in range(at, at + n) if self._is_taken(i % n)), None)
+            self.next = self.next if i is None else i + 1
+            return i
 
     def _register(self, i):
         try:
@@ -168,12 +174,10 @@ class Registration:
         """The next piece, and a rest.  False: none is left."""
         ours, since = self.turns.take(self.stop), time.monotonic()
         try:
-            i = self._following()
-            if i is None or self.stop.is_set() or REFUSED in self.states:
+            i = None if self.stop.is_set() else self._take_next()
+            if i is None:
                 return False
-            self.next = i + 1
-            if self._take(i):
-                self._register(i)
+            self._register(i)
         finally:
             if ours:
                 self.turns.give()
@@ -185,7 +189,8 @@ class Registration:
         if NEW not in self.states:
             return
         if store:
-            self.next = (slots[-1] // self.each + 1) % len(self.states)
+            with self.lock:
+                self.next = (slots[-1] // self.each + 1) % len(self.states)
         new = Counter(i for i in (s // self.each for s in of_job) if self.states[i] == NEW)
         if sum(self.pieces[i][1] for i in new) > DENSE * new.total() * self.stride:
             return
