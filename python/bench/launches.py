@@ -9,6 +9,7 @@ under way.
 python3 python/bench/launches.py         needs a GPU and PyTorch; PYTHONPATH=build/python
 """
 
+import ctypes
 import sys
 import threading
 import time
@@ -23,8 +24,8 @@ WAYS = ((0, 0), (500, 0), (900, 0), (3000, 0), (3000, 400), (3000, 100), (3000, 
 class Copies:
     def __init__(self):
         self.rt, self.stream = cuda.runtime(), torch.cuda.Stream()
-        self.rt.cudaMemcpy2DAsync.argtypes = [cuda._pointer, cuda._size, cuda._pointer, cuda._size, cuda._size, cuda._size, cuda.ctypes.c_int,
-                                              cuda._pointer]
+        pointer, size = ctypes.c_void_p, ctypes.c_size_t
+        self.rt.cudaMemcpy2DAsync.argtypes = [pointer, size, pointer, size, size, size, ctypes.c_int, pointer]
         self.host = torch.empty(ROW * ROWS * BLOCKS, dtype=torch.uint8, pin_memory=True)
         self.device = torch.empty(ROW * ROWS * BLOCKS, dtype=torch.uint8, device="cuda")
 

@@ -3,8 +3,8 @@
 """registering.py - what a step of an engine loses while slots are registered with its GPU, by gpc.vllm's own thread.
 
 A step is 32 layers of kernels, launched one by one, and takes some 25 ms of the GPU.  It is repeated while the memory of a
-tmpfs is registered in pieces, with rests that are a multiple of the time of a piece, and with those of an engine that makes
-no steps.  Told are, in milliseconds, a GiB, a piece, and the step meanwhile and alone; and the loss of steps for each piece.
+tmpfs is registered in pieces, with rests that are a multiple of the time of a piece, and with those of an engine that launches
+nothing.  Told are, in milliseconds, a GiB, a piece, and the step meanwhile and alone; and the loss of steps for each piece.
 
 python3 python/bench/registering.py [GIB [huge]]         needs a GPU and vLLM; PYTHONPATH=build/python
 """
@@ -22,7 +22,7 @@ from gpc.vllm import cuda, register
 GIB = int(sys.argv[1]) if len(sys.argv) > 1 else 4
 COLLAPSE = 25
 MOST = 3                         # seconds for one way
-WAYS = ((64, 9), (64, 60), (16, 9), (16, 60), (256, 60), (64, 0))
+WAYS = ((64, 9), (64, 15), (64, 60), (16, 9), (16, 60), (256, 60), (64, 0))
 
 
 class Mapped:

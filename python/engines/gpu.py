@@ -562,7 +562,8 @@ async def pairs(run, both, seeds, busy):
     while the first one registers."""
     out = []
     while len(out) < run.a.start_requests:
-        if not [(await e.registering())[0] for e in both][0] and busy and out:
+        registers, _ = [(await e.registering())[0] for e in both]          # both are asked, so that both are alike
+        if busy and out and not registers:
             break
         got = [(await e.generate([[next(seeds), run.a.idle_tokens]], 4))["ttft"] for e in both[::1 if len(out) % 2 else -1]]
         out.append(got[::1 if len(out) % 2 else -1])
@@ -584,8 +585,8 @@ async def beside(run, fleet, of, name, seed, known):
     until = time.monotonic() + a.start_seconds
     while (await e.registering())[0] and time.monotonic() < until:
         await asyncio.sleep(0.05)
-    out["ended"], out["registered"] = [x if i else not x for i, x in enumerate(await e.registering())]
-    out["registered_s"] = time.monotonic() - ready
+    busy, out["registered"] = await e.registering()
+    out["ended"], out["registered_s"] = not busy, time.monotonic() - ready
     out["after"] = await pairs(run, [e, plain], seeds, False) if out["ended"] else []
     await plain.quit()
     return e, out
@@ -601,7 +602,7 @@ async def start(run):
     finally:
         await fleet.end()
     for i in range(a.start_rounds):
-        if run.clock.left() < 80:
+        if run.clock.left() < 120:
             run.clock.say("no time is left for more rounds")
             break
         fleet, of = run.fleet(), system("gpc", run.options, a.start_ram_gib, serve=True)

@@ -220,7 +220,7 @@ rank.there_and_back(slots, "steps", "an engine that has made no step")
 r = rank.registration()
 r.thread.join()
 register.REST = 15
-short = 2 * register.POLL
+short = register.SHORT
 is_((r.rest(0.004), r.rest(1)), (short, short), "its thread makes no pause but for others")
 rank.worker.step(True)
 steps = rank.worker.mover.steps
@@ -353,7 +353,7 @@ with tempfile.TemporaryDirectory() as folder:
         r = mover.registrations[base]
         r.stop = fake.ns(is_set=r.stop.is_set, set=r.stop.set, wait=lambda s, wait=r.stop.wait: waits.append(s) or wait(s))
         mover.hasten(base, range(10), range(10), store)
-        is_(2 * register.POLL in waits, store, "a store lets launches go between its pieces, a load does not")
+        is_(register.SHORT in waits, store, "a store lets launches go between its pieces, a load does not")
         r.stop.set()
         mover.close()
     os.close(fd)

@@ -314,8 +314,10 @@ class Engine:
         self.w._begin_share, self.w._end_share, self.w.result = self.begin_share, self.end_share, self.result
         n, one = len(self.kv), Slots(self.spec.where, self.spec.pool, self.spec.block_ids[:1], self.spec.keys[:16])
         self.w.submit_load(0, one, fake.blocks([1], [0] * n + [1], [0] * (n + 1)))
-        ended = self.w.ended[0].wait(10)
-        return ended, [r.job_id for r in self.w.get_finished()], [*self.w.take_unmoved().values()] == [one.block_ids]
+        event = self.w.ended[0]
+        while self.w.thread.is_alive() and not event.wait(0.01):
+            pass
+        return event.is_set(), [r.job_id for r in self.w.get_finished()], [*self.w.take_unmoved().values()] == [one.block_ids]
 
     def end_all(self):
         self.w.shutdown()

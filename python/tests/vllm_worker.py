@@ -528,7 +528,9 @@ lock, ones.worker.lock = ones.worker.lock, AsksAtOnce(ones.worker.lock)
 with lock:                       # so that it does not end yet
     ones.worker.submit_store(115, fake.blocks(blocks[:8]), halves[0])
     event = ones.worker.ended[115]
-ok(event.wait(10), "a job ends")
+while ones.worker.thread.is_alive() and not event.wait(0.01):
+    pass
+ok(event.is_set(), "a job ends")
 is_([r.job_id for r in ones.worker.lock.got], [115], "a step that has waited for this has its result")
 ones.worker.lock = lock
 

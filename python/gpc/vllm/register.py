@@ -2,8 +2,8 @@
 # Tests: t/python/vllm-register.t
 """Registers the slots of a rank with its GPU: in pieces, in a thread, in one process of the machine at a time.
 
-A copy between a GPU and memory that is not registered goes through memory of the driver.  It is slower, the call that
-copies is synchronous, and kernel launches of this process wait for it.  Copies do not wait for a registration:
+A copy between a GPU and memory that is not registered goes through memory of the driver.  It is slower, and the call that
+copies is synchronous; steps beside it were slower, too (t/bench/NOTES.md).  Copies do not wait for a registration:
 
     piece       a copy that touches it          who ends the state
     NEW         through the driver's memory     the thread, which begins when the worker has attached, or a job, which
@@ -48,6 +48,7 @@ BUSY = 0.02                      # seconds after the launches of a step, in whic
 DENSE = 2
 PATIENCE = 10                    # seconds
 POLL = 0.001
+SHORT = 2 * POLL                 # seconds: a process that waits for its turn has looked by then, and a launch has gone
 _PAGE = 4096
 
 NEW, UNDER_WAY, DONE, OTHERS, REFUSED, ENDED = "new", "under way", "done", "others'", "refused", "ended"
@@ -147,9 +148,9 @@ class Registration:
     def _take(self, i):
         """Is the piece this caller's to register?"""
         with self.lock:
-            return self._is_taken(i)
+            return self._take_locked(i)
 
-    def _is_taken(self, i):
+    def _take_locked(self, i):
         mine = self.states[i] == NEW and REFUSED not in self.states
         if mine:
             self.states[i] = UNDER_WAY
@@ -159,7 +160,7 @@ class Registration:
         """The first new piece from `next` on and round, for this caller; None: there is none, or no more are tried."""
         with self.lock:
             n, at = len(self.states), self.next
-            i = next((i % n for i in range(at, at + n) if self._is_taken(i % n)), None)
+            i = next((i % n for i in range(at, at + n) if self._take_locked(i % n)), None)
             self.next = self.next if i is None else i + 1
             return i
 
@@ -198,13 +199,13 @@ class Registration:
             for i in filter(self._take, sorted({s // self.each for s in slots})):
                 self._register(i)
                 if store:                # which may take longer, so launches go between two pieces
-                    self.stop.wait(2 * POLL)
+                    self.stop.wait(SHORT)
         except Refused as e:
             self._warn(e)
 
     def rest(self, took):
-        """Seconds, at least as many as processes that wait for their turn need to look."""
-        return max(2 * POLL, min(REST * took, MOST_REST) if self.steps.are_near() else 0)
+        """Seconds."""
+        return max(SHORT, min(REST * took, MOST_REST) if self.steps.are_near() else 0)
 
     def registered(self):
         """Bytes."""

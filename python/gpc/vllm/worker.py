@@ -5,8 +5,8 @@
 
 No vLLM here, and torch only where the KV caches are tensors of a GPU (cuda.py): a KV cache is anything with data_ptr()
 and stride(0).  One thread begins and ends the jobs in the order in which they came, expedited ones first.  Several
-threads do a job, or a device does shares of jobs, two at a time.  Without expedited jobs, which vLLM 0.32 does not have, the manager
-relies on that order (Manager.reset_cache).
+threads do a job, or a device does shares of jobs, two at a time.  Without expedited jobs, which vLLM 0.32 does not have,
+the manager relies on that order (Manager.reset_cache).
 
 Each job names the peer whose companion the worker has to be.  The worker attaches before the first byte.  From then on
 no other process gets blocks that the manager holds, while this process lives.  If the manager is gone already, nothing
