@@ -46,6 +46,7 @@ python_engines = \
 	%reldir%/gpc/vllm/asker.py \
 	%reldir%/gpc/vllm/cache.py \
 	%reldir%/gpc/vllm/chunks.py \
+	%reldir%/gpc/vllm/coming.py \
 	%reldir%/gpc/vllm/config.py \
 	%reldir%/gpc/vllm/connector.py \
 	%reldir%/gpc/vllm/cuda.py \
@@ -158,6 +159,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/vllm_gpcd.py \
 	%reldir%/tests/cuda_fake.py \
 	%reldir%/tests/vllm_fake.py \
+	%reldir%/tests/vllm_coming.py \
 	%reldir%/tests/vllm_events.py \
 	%reldir%/tests/store_below.py \
 	%reldir%/tests/below_tiers.py \

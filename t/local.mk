@@ -430,6 +430,7 @@ t_scripts = \
 	%reldir%/python/vllm-gpcd.t \
 	%reldir%/python/vllm-gpu.t \
 	%reldir%/python/sglang-storage.t \
+	%reldir%/python/vllm-coming.t \
 	%reldir%/python/vllm-failures.t \
 	%reldir%/python/store-below.t \
 	%reldir%/python/vllm-below.t \

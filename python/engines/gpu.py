@@ -10,8 +10,8 @@
     recovery   the same while gpcd and an engine are killed; the engine starts again
     ranks      two tensor-parallel ranks: tokens and logprobs
     sleep      an engine sleeps, wakes and loads
-    start      from an engine's start to its first token, and requests while its slots are registered: with gpc, which makes its
-               cache or finds it, against one without that starts together with it
+    start      from an engine's start to its first token, and requests while its cache is made and its slots are registered: with
+               gpc, which makes its cache or finds it, against one without that starts together with it
 
 Results are OUT/PART.json, written as they come, and OUT/gpu.md.  A part that the deadline leaves no time is left out."""
 
@@ -540,14 +540,6 @@ async def sleep(run):
 
 # ---- the start ----
 
-def use_memory(nbytes):
-    """So that the machine has it: a virtual one may get memory from its host when it is used first."""
-    from concurrent.futures import ThreadPoolExecutor
-    with contextlib.ExitStack() as files, ThreadPoolExecutor(16) as pool:
-        some = [files.enter_context(tempfile.TemporaryFile(dir="/dev/shm")) for _ in range(16)]
-        list(pool.map(lambda f: os.posix_fallocate(f.fileno(), 0, nbytes // 16), some))
-
-
 async def begun(run, fleet, of, name, seed):
     """An engine, the seconds of its start, and those to the end of its first token."""
     since = time.monotonic()
@@ -557,37 +549,58 @@ async def begun(run, fleet, of, name, seed):
     return e, {"start_s": ready - since, "first_token_s": first["first"] - since, "first_ttft": first["ttft"]}
 
 
-async def pairs(run, both, seeds, busy):
-    """TTFT of prompts that nobody has, of each engine in turn: a machine that is slow for a while is slow for both.  busy: only
-    while the first one registers."""
+async def pairs(run, both, seeds, on=None):
+    """TTFT of prompts that nobody has, of each engine in turn: a machine that is slow for a while is slow for both.  on(): does
+    the state last that is measured?"""
     out = []
     while len(out) < run.a.start_requests:
-        registers, _ = [(await e.registering())[0] for e in both]          # both are asked, so that both are alike
-        if busy and out and not registers:
+        for e in both:                                   # both are asked, so that both are alike
+            await e.registering()
+        if on and out and not await on():
             break
         got = [(await e.generate([[next(seeds), run.a.idle_tokens]], 4))["ttft"] for e in both[::1 if len(out) % 2 else -1]]
         out.append(got[::1 if len(out) % 2 else -1])
     return out
 
 
+async def until(run, on):
+    end = time.monotonic() + run.a.start_seconds
+    while await on() and time.monotonic() < end:
+        await asyncio.sleep(0.05)
+
+
 async def beside(run, fleet, of, name, seed, known):
-    """An engine with gpc and one without, which start together.  Requests go to both in turn, at once, while the former
-    registers its slots beside steps, and again when all are registered.  known: a prompt that the cache has, or None."""
+    """An engine with gpc and one without, which start together.  Requests go to both in turn, at once: while the memory of the
+    cache is made, while the engine with gpc registers its slots beside steps, and when all are registered.  known: a prompt
+    that the cache has; None: the engine makes the cache."""
     a, seeds = run.a, itertools.count(seed)
-    (e, gpc), (plain, none) = await asyncio.gather(begun(run, fleet, of, name, next(seeds)),
+    (e, gpc), (plain, none) = await asyncio.gather(begun(run, fleet, Again(of), name, next(seeds)),
                                                    begun(run, fleet, system("none", run.options, 0), name + "-none", next(seeds)))
-    out, ready = {"gpc": gpc, "none": none, "registering": (await e.registering())[0]}, time.monotonic()
+    ready, there = time.monotonic(), asyncio.create_task(asyncio.sleep(0) if known else of.began())
+    await asyncio.sleep(0.01)
+
+    async def makes():
+        return not there.done()
+
+    async def registers():
+        return (await e.registering())[0]
+    out = {"gpc": gpc, "none": none, "makes": await makes(), "made": [], "made_s": 0}
     if known:
         got = await e.generate(known, 16, 3)
-        out["load"] = {"ttft": got["ttft"], "cached": got["cached"], "ids": got["ids"], "registering": (await e.registering())[0]}
-    out["meanwhile"] = await pairs(run, [e, plain], seeds, True)
+        out["load"] = {"ttft": got["ttft"], "cached": got["cached"], "ids": got["ids"], "registering": await registers()}
+    elif out["makes"]:
+        out["made"] = await pairs(run, [e, plain], seeds, makes)
+        await there
+        out["made_s"] = time.monotonic() - ready
+        await e.generate([[next(seeds), a.idle_tokens]], 4)      # its first store begins the registering
+        await e.settle()
+    out["registering"] = await registers()
+    out["meanwhile"] = await pairs(run, [e, plain], seeds, registers)
     out["registered_beside"] = (await e.registering())[1]
-    until = time.monotonic() + a.start_seconds
-    while (await e.registering())[0] and time.monotonic() < until:
-        await asyncio.sleep(0.05)
+    await until(run, registers)
     busy, out["registered"] = await e.registering()
     out["ended"], out["registered_s"] = not busy, time.monotonic() - ready
-    out["after"] = await pairs(run, [e, plain], seeds, False) if out["ended"] else []
+    out["after"] = await pairs(run, [e, plain], seeds) if out["ended"] else []
     await plain.quit()
     return e, out
 
@@ -597,8 +610,7 @@ async def start(run):
     raw = res["raw"] = {"makes": [], "finds": []}
     fleet = run.fleet()                  # the first engine of a machine reads all programs from its disk, and compiles
     try:
-        await asyncio.gather(begun(run, fleet, system("none", run.options, 0), "first", 1),
-                             asyncio.to_thread(use_memory, int(a.start_ram_gib * GIB)))
+        await begun(run, fleet, system("none", run.options, 0), "first", 1)
     finally:
         await fleet.end()
     for i in range(a.start_rounds):
@@ -606,6 +618,7 @@ async def start(run):
             run.clock.say("no time is left for more rounds")
             break
         fleet, of = run.fleet(), system("gpc", run.options, a.start_ram_gib, serve=True)
+        fleet.systems.append(of)         # it begins, and ends, beside its engines
         try:
             e, got = await beside(run, fleet, of, "gpc-a", 10000 * (i + 1), None)
             raw["makes"].append(got)
@@ -615,7 +628,7 @@ async def start(run):
             stored = await of.stored(before, a.hit_tokens // a.block)
             await e.quit()
             res.save()
-            _, got = await beside(run, fleet, Again(of), "gpc-b", 10000 * (i + 1) + 5000, known)
+            _, got = await beside(run, fleet, of, "gpc-b", 10000 * (i + 1) + 5000, known)
             got["load"].update(stored=stored, equal=got["load"].pop("ids") == want["ids"])
             raw["finds"].append(got)
         finally:
@@ -624,29 +637,34 @@ async def start(run):
     show_start(run, raw)
 
 
+WHEN = {"made": "while memory is made", "meanwhile": "while slots are registered", "after": "afterwards"}
+
+
 def show_start(run, raw):
     rows, marks = [], []
     for kind, some in raw.items():
         if not some:
             continue
         for j, who in enumerate(("gpc", "none")):
-            ttft = {when: [t[j] for x in some for t in x[when]] for when in ("meanwhile", "after")}
+            ttft = {when: [t[j] for x in some for t in x[when]] for when in ("made", "meanwhile", "after")}
             rows.append([who + ", which " + kind + " its cache" if who == "gpc" else who + ", beside it", len(some),
                          *(number(median([x[who][f] for x in some]), 2) for f in ("start_s", "first_token_s")),
-                         *(ms(x) for x in (median([x[who]["first_ttft"] for x in some]), median(ttft["meanwhile"]), max(ttft["meanwhile"]),
-                                           median(ttft["after"])))])
+                         *(ms(x) for x in (median([x[who]["first_ttft"] for x in some]), median(ttft["made"]), median(ttft["meanwhile"]),
+                                           median(ttft["after"]), max(ttft["meanwhile"])))])
         for f in ("start_s", "first_token_s", "first_ttft"):
             marks.append([f"{f}, which {kind} its cache", number(median([x["gpc"][f] / x["none"][f] for x in some])), "<= 1.1"])
-        for when, wanted in (("meanwhile", "<= 1.1"), ("after", "-")):
+        for when, wanted in (("made", "-"), ("meanwhile", "<= 1.1"), ("after", "-")):
             both = [t for x in some for t in x[when]]
             if both:
-                marks.append([f"TTFT {when}, which {kind} its cache", number(median([t[0] / t[1] for t in both])), wanted])
-    told = [[k, x["registered"] >> 20, x["registered_beside"] >> 20, number(x["registered_s"], 1), x["registering"], x["ended"]]
+                marks.append([f"TTFT {WHEN[when]}, which {kind} its cache", number(median([t[0] / t[1] for t in both])), wanted])
+    told = [[k, x["makes"], number(x["made_s"], 1), x["registering"], x["registered"] >> 20, x["registered_beside"] >> 20,
+             number(x["registered_s"], 1), x["ended"]]
             for k, some in raw.items() for x in some]
     text = f"RAM of {run.a.start_ram_gib:g} GiB, prompts of {run.a.idle_tokens} tokens.\n\n" + table(
-        ["engine", "rounds", "start, s", "first token since the start, s", "first TTFT, ms", "meanwhile", "the longest", "afterwards"], rows)
+        ["engine", "rounds", "start, s", "first token since the start, s", "first TTFT, ms", *WHEN.values(), "the longest"], rows)
     text += "\n" + table(["gpc / none, of one round or of one pair, median", "is", "wanted"], marks)
-    text += "\n" + table(["", "MiB registered", "of them beside requests", "s since the first token", "under way at the first token", "all"], told)
+    text += "\n" + table(["the engine", "memory is made at its first token", "s more", "slots are registered then", "MiB registered", "of them beside requests",
+                          "s since the first token", "all"], told)
     text += "\nLoads by an engine that finds its cache: " + json.dumps([x["load"] for x in raw["finds"]]) + "\n"
     run.say("The start", text)
 

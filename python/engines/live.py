@@ -11,6 +11,7 @@ A system is what an engine has below its own prefix cache:
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -330,11 +331,17 @@ class Gpc(System):
         return os.path.join(self.options.folder, f"{self.name}-gpcd.log")
 
     async def began(self):
-        """The first engine has made the cache."""
+        """An engine makes the cache, and may have started before that is there."""
         import gpc
+        end = time.monotonic() + 300
+        while self.c is None:
+            if time.monotonic() > end:
+                raise Ended(f"there is no cache {self.cache}")
+            with contextlib.suppress(gpc.NotFound, gpc.Again, gpc.TimedOut):
+                self.c = await asyncio.to_thread(gpc.attach, self.cache, label="gpu.py", timeout=1)
+            await asyncio.sleep(0.01)
         if not self.serve:
             self.daemons.append(Daemon(self._log(), "gpcd", self.cache))
-        self.c = gpc.attach(self.cache, label="gpu.py", timeout=10)
         end = time.monotonic() + 10
         while not self.c.info().writer_pid and time.monotonic() < end:
             await asyncio.sleep(0.01)

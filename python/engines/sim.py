@@ -58,6 +58,7 @@ from vllm.v1.structured_output import StructuredOutputManager  # noqa: E402
 
 import gpc  # noqa: E402
 import gpc.engines.below as below  # noqa: E402
+import gpc.vllm.spec as spec  # noqa: E402
 
 TOKENS, WORDS = 16, 16           # of a block; of 4 bytes, of a position and layer
 PAGE = TOKENS * WORDS * 4
@@ -66,7 +67,7 @@ STUCK = 120                      # seconds without a step that computes
 
 #        what differs from BASE
 BASE = dict(groups="full", chunk=1, mib=4.0, blocks=120, engines=2, sequences=8, budget=256, caching=True, requests=150, seed=1,
-            checksum=True, damage=False, stock=0, prompt_only=True, reset="refuse", below=None, below_ms=300, hangs=False)
+            checksum=True, damage=False, stock=0, prompt_only=True, reset="refuse", below=None, below_ms=300, hangs=False, late=0)
 CASES = {
     "full": dict(),
     "full, stock, chunks of 4": dict(chunk=4, stock=64, seed=2),
@@ -96,6 +97,11 @@ CASES = {
     "disk that hangs": dict(mib=1.2, below="disk", hangs=True, below_ms=50, seed=27),
     "store that is slow": dict(mib=1.2, below="slow", below_ms=60, seed=28),
     "store that hangs": dict(mib=1.2, below="store", hangs=True, below_ms=50, seed=29),
+    "cache that comes late": dict(late=100, seed=30),
+    "late, window, chunks of 3": dict(groups="window full", chunk=3, mib=2.0, late=100, seed=31),
+    "late, states, preemption": dict(groups="state full", blocks=90, sequences=16, requests=100, late=100, seed=32),
+    "late, answers are stored": dict(prompt_only=False, reset="tag", late=100, seed=33),
+    "late, preemption": dict(blocks=70, engines=3, sequences=16, requests=100, late=100, seed=34),
 }
 MUST_FAIL = {"damage, no checksums"}
 NO_LOADS = {"states, chunks of 3"}       # vLLM keeps one state of a chunk, so none is whole
@@ -403,14 +409,38 @@ def _left(cache, damaged):
         f"{s.reserved} slots are reserved, {s.refs} references, {len(cache.bad())} bad slots at the end"]
 
 
+def held_back(gate):
+    """spec.open_cache, whose memory is made when the gate is open."""
+    open_cache = spec.open_cache
+
+    def late(*args):
+        def making():
+            args[-1]()
+            gate.wait()
+        return open_cache(*args[:-1], making)
+    return late
+
+
 def run(what, case, folder):
-    called, since = f"{name}-sim", time.monotonic()
+    called, since, gate, was = f"{name}-sim", time.monotonic(), threading.Event(), (spec.open_cache, spec.SMALL, spec.EARLY)
+    if case["late"]:
+        spec.open_cache, spec.SMALL, spec.EARLY = held_back(gate), 0, 0.01
     engines = [Engine(i, case, os.path.join(folder, "model"), called) for i in range(case["engines"])]
+    spec.open_cache, spec.SMALL, spec.EARLY = was
+    threads = [threading.Thread(target=e.run, args=(engines,)) for e in engines]
+    if case["late"]:
+        for t in threads:
+            t.start()
+        while any(e.counts["steps"] < case["late"] for e in engines) and all(t.is_alive() for t in threads):
+            time.sleep(0.01)
+        gate.set()
+        while any(e.scheduler.connector.comes for e in engines) and any(t.is_alive() for t in threads):
+            time.sleep(0.01)
     cache = Cache(called, checksum=case["checksum"])
     steward = steward_of(case, called, folder)
-    threads = [threading.Thread(target=e.run, args=(engines,)) for e in engines]
-    for t in threads:
-        t.start()
+    if not case["late"]:
+        for t in threads:
+            t.start()
     dice = random.Random(case["seed"])
     while any(t.is_alive() for t in threads):
         time.sleep(0.1)

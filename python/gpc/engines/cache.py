@@ -44,7 +44,7 @@ def _slots(conf, stride):
     return conf.bytes // stride - _TRANSIT
 
 
-def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums):
+def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums, making):
     stride = sums * _stride(slot_bytes // sums)
     slots = _slots(conf, stride)
     if slots < 1:
@@ -53,6 +53,7 @@ def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums):
     room = Room(conf, slots, slot_bytes)
     most = max_blocks(conf, slots + _TRANSIT + room.blocks)
     offers = max(getattr(conf, "store_threshold", 0) - 1, 0)         # each takes an alias
+    making()
     return gpc.create(name, dir=conf.dir or None, label=label, layout=layout, serve=conf.serve, log=hear,
                       stock=min(conf.stock, (slots + _TRANSIT) // _STOCK_SHARE),
                       timeout=conf.attach_ms / 1000, block_tokens=block_tokens, max_peers=conf.max_peers,
@@ -78,7 +79,7 @@ def _attach(name, conf, layout, label, timeout, hear):
         stock = most
 
 
-def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums):
+def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums, making):
     """Returns also whether this process has made it."""
     try:
         return _attach(name, conf, layout, label, 0, hear), False
@@ -86,7 +87,7 @@ def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear,
     except (gpc.NotFound, gpc.Again, gpc.TimedOut):
         pass
     try:
-        c = _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums)
+        c = _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums, making)
     except gpc.Exists:
         return _attach(name, conf, layout, label, conf.attach_ms / 1000, hear), False
     if words:
@@ -164,15 +165,15 @@ def _compare_size(c, name, conf, log):
                     have >> 20, name)
 
 
-def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=None, sums=1):
+def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log, words=None, sums=1, making=lambda: None):
     """Attaches to the cache, or makes it.  Engines that start at once get one cache, whose size is that of the first
     one.  words: those of the fingerprint (words.py), which name the differences.  sums: the number of parts of an
-    image; each part has a sum."""
+    image; each part has a sum.  making(): called before memory is made, or another process is waited for that makes it."""
     hear = _pass_on(log)
     wants = Wants(layout, slot_bytes, block_tokens, sums, _slots(conf, sums * _stride(slot_bytes // sums)),
                   getattr(conf, "keep_tokens", False))
     try:
-        c, made = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums)
+        c, made = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label, hear, words, sums, making)
     except gpc.Error as e:
         raise _explain(e, name, conf, layout, words, wants) from None
     lacking = not made and wants.lacking(c)

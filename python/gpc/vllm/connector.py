@@ -15,6 +15,7 @@ from vllm.v1.kv_offload.base import make_offload_key
 
 from ..engines.below import RAM, STORE
 from . import model, private, trace
+from .coming import Coming
 from .config import Config
 from .hints import actions_of
 
@@ -93,21 +94,36 @@ class GPCConnector(OffloadingConnector):
         file = trace.opened() if self.connector_scheduler is not None else None
         self.trace = trace.Scheduler(file, self.connector_scheduler.manager.engine) if file else None
         self.loading = {}        # request -> the engine's blocks of each group, while its load is under way
+        self.comes = self.connector_scheduler is not None and isinstance(self.connector_scheduler.manager, Coming)
         if self.connector_scheduler is not None:
-            # the spec is not told the kinds of its groups
-            self.connector_scheduler.manager.set_chained(
-                {g.group_idx: g.sliding_window_size_in_chunks is None
-                 for g in self.connector_scheduler.config.kv_group_configs})
-            self.connector_scheduler.manager.prompts.request_of = self._request
             self._ask_once()
-            self.connector_scheduler.manager.later = {}
-            # one more than it says: a prompt may end inside a chunk
-            self.connector_scheduler.manager.windows = {
-                g.group_idx: g.sliding_window_size_in_chunks + 1 for g in self.connector_scheduler.config.kv_group_configs
-                if g.sliding_window_size_in_chunks is not None}
-            # vLLM needs one chunk of a state, and one of a window that is no longer than a chunk
-            self.connector_scheduler.manager.once = {
-                g.group_idx for g in self.connector_scheduler.config.kv_group_configs if g.sliding_window_size_in_chunks == 1}
+            if not self.comes:
+                self._set_up(self.connector_scheduler.manager)
+
+    def _set_up(self, manager):
+        """The spec is not told the kinds of its groups."""
+        groups = self.connector_scheduler.config.kv_group_configs
+        manager.set_chained({g.group_idx: g.sliding_window_size_in_chunks is None for g in groups})
+        manager.prompts.request_of = self._request
+        manager.later = {}
+        # one more than it says: a prompt may end inside a chunk
+        manager.windows = {g.group_idx: g.sliding_window_size_in_chunks + 1 for g in groups
+                           if g.sliding_window_size_in_chunks is not None}
+        # vLLM needs one chunk of a state, and one of a window that is no longer than a chunk
+        manager.once = {g.group_idx for g in groups if g.sliding_window_size_in_chunks == 1}
+
+    def _look(self):
+        """Has the cache come?  Nothing was found or stored before, so no job is under way."""
+        scheduler = self.connector_scheduler
+        manager = scheduler.manager.come()
+        if manager is None:
+            return
+        self.comes, scheduler.manager = False, manager
+        self._set_up(manager)
+        for state in scheduler._req_status.values():
+            for config, group in zip(scheduler.config.kv_group_configs, state.group_states):
+                if config.sliding_window_size_in_chunks is None:
+                    group.next_stored_chunk_idx = 0      # all is offered; of a window the first blocks are others' by now
 
     def _ask_once(self):
         """vLLM asks for a prompt key by key.  Where it wants only the number of hits, one question takes their
@@ -181,6 +197,8 @@ class GPCConnector(OffloadingConnector):
     # ---- the scheduler's side: vLLM takes all found blocks for stored, and asks for no store of them ----
 
     def on_new_request(self, request):
+        if self.comes:
+            self._look()
         if self.trace:
             self.trace.mark(request.request_id, "arrived")
         super().on_new_request(request)
@@ -219,6 +237,8 @@ class GPCConnector(OffloadingConnector):
     def build_connector_meta(self, scheduler_output):
         """A chunk that has no block yet is offered again in the next step.  vLLM can note that only for all chunks that
         it offers for a request, and warns each time."""
+        if self.comes:
+            self._look()
         meta = super().build_connector_meta(scheduler_output)
         for number, keys in self.connector_scheduler.manager.take_later().items():
             state = self.connector_scheduler._req_status.get(number)

@@ -9,7 +9,10 @@ a worker of a later pipeline stage cannot compute.  So the manager leaves a file
 
 and removes it in its first step, when all workers have attached, or with its end or that of its process.  A manager
 that was killed before that has left a file that names a life that is over.  A worker that tries to attach sees that,
-and removes the file."""
+and removes the file.
+
+If the cache is being made (coming.py), the file has COMES in place of a manager, and a worker attaches with its first
+job, which names the manager."""
 
 import atexit
 import glob
@@ -23,17 +26,29 @@ from ..engines.config import ConfigError
 from .cache import Where
 
 
+COMES = "comes"
+
+
 def _prefix(folder, engine):
     return os.path.join(folder or "/dev/shm", f"gpc-vllm-{hashlib.sha256(str(engine).encode()).hexdigest()[:16]}-")
 
 
 def leave(where, engine):
     """The path of the file."""
-    path = f"{_prefix(where.dir, engine)}{os.getpid()}.where"
+    return _leave(where._replace(layout=where.layout.hex()), where.dir, engine)
+
+
+def leave_word(folder, engine):
+    """The same where the cache is being made."""
+    return _leave(COMES, folder, engine)
+
+
+def _leave(what, folder, engine):
+    path = f"{_prefix(folder, engine)}{os.getpid()}.where"
     try:
         fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(fd, "w") as f:
-            json.dump(where._replace(layout=where.layout.hex()), f)
+            json.dump(what, f)
         os.rename(path + ".tmp", path)
         atexit.register(_end, path, os.getpid())
         return path
@@ -56,22 +71,28 @@ def remove(path):
 def _read(path):
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as f:
-            found = Where(*json.load(f))
+            found = json.load(f)
+        if found == COMES:
+            return COMES
+        found = Where(*found)
         return found._replace(layout=bytes.fromhex(found.layout))
     except (OSError, ValueError, TypeError):
         return None
 
 
 def attach(folder, engine, call):
-    """Calls call(where) for the manager of that engine; None: no file leads to one."""
+    """Calls call(where) for the manager of that engine.  COMES: its cache is being made.  None: no file leads to one."""
+    comes = None
     for path in sorted(glob.glob(_prefix(folder, engine) + "*.where"), key=_age, reverse=True):
         found = _read(path)
         try:
-            if found:
+            if found == COMES:
+                comes = COMES
+            elif found:
                 return call(found)
         except gpc.Stale:        # that manager has gone
             remove(path)
-    return None
+    return comes
 
 
 def _age(path):

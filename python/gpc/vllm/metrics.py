@@ -53,10 +53,20 @@ def stats_of(api, counts, cache, storing, ahead, writer):
         if counts[name]:
             stats.increase_counter(_PREFIX + name, counts[name])
             counts[name] = 0
-    for name, value in (("storing", storing), ("ahead", ahead), ("live", cache.stats().live),
-                        ("writer", writer), ("available", cache.pool_available(POOL))):
-        stats.set_gauge(_PREFIX + name, value)
+    _set_gauges(stats, storing=storing, ahead=ahead, live=cache.stats().live, writer=writer, available=cache.pool_available(POOL))
     return stats
+
+
+def stats_of_none(api):
+    """Those of an engine that has no cache yet."""
+    stats = api.OffloadingConnectorStats()
+    _set_gauges(stats, **dict.fromkeys(GAUGES, 0))
+    return stats
+
+
+def _set_gauges(stats, **values):
+    for name, value in values.items():
+        stats.set_gauge(_PREFIX + name, value)
 
 
 def info_of(cache, name, conf):

@@ -2,6 +2,7 @@
 # Tests: t/python/vllm-manager.t
 """GPCOffloadingSpec: the object that vLLM makes in each of its processes.  vLLM is imported here."""
 
+import functools
 import logging
 import os
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from vllm.v1.metrics.cache_hit_source import CacheHitSource
 from ..engines import words
 from ..engines.cache import bytes_of, open_cache
 from . import metrics, model, name
+from .coming import EARLY, SMALL, Coming, Opening
 from .config import Config, ConfigError
 from .image import Image
 from .manager import Manager
@@ -29,6 +31,10 @@ API = SimpleNamespace(OffloadingConnectorStats=OffloadingConnectorStats, CacheHi
 
 class GPCOffloadingManager(Manager, base.OffloadingManager):
     """gpc.vllm.Manager has all the calls."""
+
+
+class GPCComing(Coming, base.OffloadingManager):
+    """gpc.vllm.coming.Coming has the calls that do something."""
 
 
 class GPCOffloadingWorker(Worker, base.OffloadingWorker):
@@ -48,7 +54,7 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         super().__init__(config)
         self.conf = Config(self.extra_config)
         # GPCConnector tells it, and OffloadingConnector does not; a later vLLM may have it here
-        self.vllm_config = getattr(config, "vllm_config", None) or model.TOLD.get()
+        self.vllm_config, self.by_connector = getattr(config, "vllm_config", None) or model.TOLD.get(), model.TOLD.get() is not None
         if why := model.cannot_load(self.vllm_config):
             raise ConfigError(f"gpc.vllm: {why}")
         if not config.worker_kv_bytes_per_block:
@@ -80,12 +86,22 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         tokens = {g.group_id: g.tokens_per_block * self.blocks_per_chunk for g in config.groups}
         log.info("gpc: the cache is %s, of chunks of %d bytes and %s tokens", called, self.image.bytes,
                  " or ".join(map(str, sorted(set(tokens.values())))))
-        cache = open_cache(called, conf, layout, self.image.bytes, max(tokens.values()),
-                           name.label(config.model.name, os.getpid()), log, meant, self.image.parts)
+        opening = Opening(lambda making: open_cache(called, conf, layout, self.image.bytes, max(tokens.values()),
+                                                    name.label(config.model.name, os.getpid()), log, meant, self.image.parts, making))
+        # vLLM's own connector keeps the manager that it begins with
+        cache = opening.wait(EARLY if self.by_connector and conf.bytes > SMALL else None)
+        if cache is not None:
+            return self._follow(called, layout, tokens, cache)
+        log.info("gpc: the memory of the cache %s is being made: the engine starts meanwhile, and computes without it", called)
+        return GPCComing(opening, functools.partial(self._follow, called, layout, tokens), API, lambda: metrics.stats_of_none(API),
+                         config.engine_id, conf)
+
+    def _follow(self, called, layout, tokens, cache):
         self._warn_of_bytes(cache, called)
-        return GPCOffloadingManager(cache, called, conf, layout, self._chained(), tokens, API,
-                                    self.kv_events_config.enable_kv_cache_events, self._unshared(),
-                                    model.adapter_words(self.vllm_config), config.engine_id)
+        self._manager = GPCOffloadingManager(cache, called, self.conf, layout, self._chained(), tokens, API,
+                                             self.kv_events_config.enable_kv_cache_events, self._unshared(),
+                                             model.adapter_words(self.vllm_config), self.config.engine_id)
+        return self._manager
 
     def _warn_of_bytes(self, cache, called):
         """vLLM's key has the bytes of each engine; ours has those of all together."""

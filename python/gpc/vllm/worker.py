@@ -323,7 +323,8 @@ class Worker:
 
     def attach_at_start(self):
         """Attaches beside the manager, before the first job.  Without a seat, or without a cache that this process
-        sees, no job can succeed.  vLLM 0.33 asks again when an engine wakes."""
+        sees, no job can succeed.  If the cache is being made, the first job attaches.  vLLM 0.33 asks again when an engine
+        wakes."""
         if self.beside:
             return
         timeout = self.conf.attach_ms / 1000

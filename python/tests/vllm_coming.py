@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine of gpc.vllm whose cache is being made: its start does not wait for long, it computes meanwhile, and then has the
+cache.  An error of the first second ends the start, a later one is told."""
+
+import logging
+import os
+import threading
+
+import vllm_fake as fake
+
+fake.install()
+
+import gpc  # noqa: E402
+import gpc.vllm.finder  # noqa: E402
+import gpc.vllm.worker  # noqa: E402
+from gpc.vllm import GPCConnector, GPCOffloadingManager, GPCOffloadingSpec, coming, meet, model, spec  # noqa: E402
+from gpc.vllm.config import ConfigError  # noqa: E402
+from tap import _made, done, is_, name, ok, raises  # noqa: E402
+
+gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
+HIT, MISS = fake.LookupResult.HIT, fake.LookupResult.MISS
+EXTRA = {"gpc_weights": "w", "gpc_bytes": (64 + 40) * 4096, "gpc_stock": 0, "gpc_free_target": -1, "gpc_pending_ms": 60000,
+         "gpc_attach_ms": 60000}
+GROUP = fake.ns(group_idx=0, sliding_window_size_in_chunks=None)
+numbers, logs = iter(range(10 ** 6)), []
+logging.getLogger("vllm.gpc").addHandler(type("Keep", (logging.Handler,), {
+    "emit": lambda self, record: logs.append((record.levelname, record.getMessage()))})())
+logging.getLogger("vllm.gpc").setLevel(logging.DEBUG)
+logging.getLogger("vllm.gpc").propagate = False
+fake.OffloadingConnector.reset_cache = lambda self: self.connector_scheduler.manager.reset_cache()
+open_cache = spec.open_cache
+
+
+class Gate:
+    """The making of memory, which goes on when it is told to; with an error, if there is one."""
+
+    def __init__(self):
+        self.begun, self.go, self.error, self.cache, self.ended = threading.Event(), threading.Event(), None, None, threading.Event()
+
+    def __call__(self, *args, **more):
+        making = args[-1]
+
+        def wait():
+            making()
+            self.begun.set()
+            self.go.wait()
+            if self.error:
+                raise self.error
+        self.cache = open_cache(*args[:-1], wait, **more)
+        return self.cache
+
+
+def of_spec(suffix, told=True, **more):
+    _made.add(name + suffix)
+    token = model.TOLD.set(fake.vllm_config()) if told else None
+    try:
+        return GPCOffloadingSpec(fake.config({**EXTRA, "gpc_name": name + suffix, **more}, engine_id=name + suffix))
+    finally:
+        if told:
+            model.TOLD.reset(token)
+
+
+class Engine:
+    def __init__(self, suffix, gate=None, **more):
+        self.spec = of_spec(suffix, **more)
+        spec.open_cache = gate or open_cache
+        self.half = fake.ns(manager=self.spec.get_manager(), _req_status={},
+                            config=fake.ns(kv_group_configs=[GROUP], blocks_per_chunk=1, hashes_per_chunk=1))
+        spec.open_cache = open_cache
+        self.link = GPCConnector(None, "scheduler", fake.ns(half=self.half, kv_cache_groups=[GROUP]))
+
+    @property
+    def m(self):
+        return self.half.manager
+
+    def arrives(self, text, chunks=3, computed=0):
+        """A request, as vLLM's scheduler has it."""
+        ctx, keys = fake.prompt(text, chunks)
+        ctx.req_id = f"{text} {next(numbers)}"
+        request = fake.ns(request_id=ctx.req_id, num_computed_tokens=computed, lora_request=None, cache_salt=None,
+                          all_token_ids=list(range(16 * chunks)))
+        group = fake.ns(offload_keys=[], next_stored_chunk_idx=0, stored=[])
+        self.half._req_status[ctx.req_id] = fake.ns(req=request, req_context=ctx, group_states=[group], transfer_jobs=set(),
+                                                    update_offload_keys=lambda: None)
+        self.link.on_new_request(request)
+        return ctx, keys, group
+
+    def steps(self):
+        """Steps of vLLM, until no chunk is left to be offered."""
+        while True:
+            self.link.build_connector_meta(None)
+            self.m.on_schedule_end(None)
+            if isinstance(self.m, GPCOffloadingManager):
+                fake.settle(self.m)
+            groups = [g for s in self.half._req_status.values() for g in s.group_states]
+            if all(g.next_stored_chunk_idx == len(g.offload_keys) for g in groups):
+                return
+
+    def stores(self, ctx, group):
+        """What was offered is stored, and told."""
+        some, group.stored = group.stored, []
+        if some:
+            self.m.complete_store(set(some), ctx)
+            self.m.publisher.collect(60)
+            self.m.on_schedule_end(None)
+            self.m.c.ticket_wait()
+        return some
+
+    def ends(self, ctx):
+        del self.half._req_status[ctx.req_id]
+        self.m.on_request_finished(ctx)
+
+    def finds(self, text, chunks=3):
+        ctx, keys, _ = self.arrives(text, chunks)
+        got = [self.m.lookup(k, ctx) for k in keys]
+        self.m.on_schedule_end(None)
+        self.ends(ctx)
+        return [g is HIT for g in got]
+
+
+def come(e, gate):
+    """The memory is there."""
+    gate.go.set()
+    opening = e.m.opening
+    with opening.lock:
+        opening.lock.wait_for(lambda: opening.ended)
+
+
+coming.SMALL, coming.EARLY, spec.SMALL, spec.EARLY = 0, 0.01, 0, 0.01
+
+# ---- a large cache ----
+
+gate = Gate()
+e = Engine("-l", gate)
+ok(isinstance(e.m, coming.Coming) and gate.begun.is_set(), "the start of an engine does not wait for the memory of a large cache")
+ok(any("is being made: the engine starts meanwhile" in t for _, t in logs), "it says so")
+ctx, keys, group = e.arrives("old", 3)
+is_(([e.m.lookup(k, ctx) for k in keys], e.m.count_hits(keys, ctx)), ([MISS] * 3, None), "nothing is found")
+group.offload_keys = list(keys)
+e.steps()
+is_((group.stored, group.next_stored_chunk_idx), ([], 3), "nor stored: vLLM takes it for done")
+is_((e.m.get_stats().gauges["vllm:kv_offload_gpc_writer"], len(e.m.get_stats().gauges), [*(e.m.take_events() or ())], e.m.config_info()),
+    (0, 5, [], []), "its metrics say that there is no writer")
+ok(not e.m.has_pending_work(), "an idle engine need not step")
+e.m.touch(keys, ctx)
+e.link.request_finished(fake.ns(request_id=ctx.req_id), ())
+raises(KeyError, "no lookup has said HIT", lambda: e.m.prepare_load(keys, ctx), "what was not found is not loaded")
+worker = e.spec.get_worker(fake.caches([fake.Tensor(64, 1024)]))
+path = meet._prefix("", name + "-l") + f"{os.getpid()}.where"
+ok(not os.path.exists(path), "the first step has removed the word for its workers")
+meet.leave_word("", name + "-l")
+worker.attach_at_start()
+is_(worker.beside, {}, "a worker that asks before the first step is told that the cache comes")
+meet.remove(path)
+raises(ConfigError, "does not find the cache of its scheduler", worker.attach_at_start, "and is told to end where nobody has left word")
+come(e, gate)
+ok(isinstance(e.m, coming.Coming), "between two steps it changes nothing")
+is_(group.next_stored_chunk_idx, 3, "nor does it for requests")
+e.steps()
+ok(isinstance(e.m, GPCOffloadingManager) and not e.link.comes and e.spec.get_manager() is e.m, "the step after has the cache")
+is_((e.m.groups, e.m.later, e.m.windows, e.m.once, e.m.prompts.request_of == e.link._request), ({0: True}, {}, {}, set(), True),
+    "its manager has all that the connector tells one")
+is_(e.stores(ctx, group), keys, "requests under way are stored from their first chunk on")
+e.ends(ctx)
+is_(e.finds("old"), [True] * 3, "and found")
+with gpc.attach(name + "-l") as c:
+    is_(c.stats().live, 3, "by all")
+other = Engine("-l")
+ok(isinstance(other.m, GPCOffloadingManager), "an engine that finds a cache attaches at its start")
+is_(other.finds("old"), [True] * 3, "and finds the same")
+out = fake.offer(e.m, *fake.prompt("more", 1)[::-1])
+worker.submit_store(1, fake.blocks([3]), out.store_spec)
+worker.wait([1])
+is_((list(worker.beside), [r.success for r in worker.get_finished()]), ([e.m.where], True and [True]), "a worker attaches with its first job")
+worker.shutdown()
+e.m.shutdown()
+other.m.shutdown()
+
+# ---- windows ----
+
+gate = Gate()
+e = Engine("-g", gate)
+full, window, state = (fake.ns(offload_keys=[], next_stored_chunk_idx=5) for _ in range(3))
+e.half.config.kv_group_configs = [GROUP, fake.ns(group_idx=1, sliding_window_size_in_chunks=2), fake.ns(group_idx=2, sliding_window_size_in_chunks=1)]
+ctx, _ = fake.prompt("windows", 1)
+e.half._req_status["r"] = fake.ns(req=None, req_context=ctx, group_states=[full, window, state])
+come(e, gate)
+e.link._look()
+is_([g.next_stored_chunk_idx for g in (full, window, state)], [0, 5, 5], "blocks before a window are not offered: another request may have them by now")
+is_((e.m.windows, e.m.once, e.m.groups), ({1: 3, 2: 2}, {2}, {0: True, 1: False, 2: False}), "its manager is told of all groups")
+e.m.shutdown()
+
+# ---- it comes while nothing runs ----
+
+gate = Gate()
+e = Engine("-i", gate)
+come(e, gate)
+other = Engine("-i")
+ctx, keys, group = other.arrives("there", 2)
+group.offload_keys = list(keys)
+other.steps()
+other.stores(ctx, group)
+is_(e.finds("there", 2), [True] * 2, "a request of an idle engine finds in a cache that came before it")
+e.m.shutdown()
+other.m.shutdown()
+
+# ---- who waits ----
+
+coming.SMALL = spec.SMALL = 1 << 20
+e = Engine("-s", gate := type("Open", (Gate,), {"__init__": lambda self: (Gate.__init__(self), self.go.set())[0]})())
+ok(isinstance(e.m, GPCOffloadingManager), "a small cache is waited for")
+e.m.shutdown()
+coming.SMALL = spec.SMALL = 0
+spec.open_cache = gate = Gate()
+waits = of_spec("-o", told=False)
+t = threading.Thread(target=waits.get_manager)
+t.start()
+gate.begun.wait()
+t.join(0.1)
+ok(t.is_alive(), "so is a large one, where vLLM's own connector would keep another manager")
+gate.go.set()
+t.join()
+ok(isinstance(waits.get_manager(), GPCOffloadingManager), "which gets its cache at the start")
+waits.get_manager().shutdown()
+spec.open_cache = open_cache
+
+# ---- errors ----
+
+coming.EARLY = spec.EARLY = 60
+
+
+def refuses(gate, error):
+    gate.error = error
+    gate.go.set()
+    return gate
+
+
+before = len(logs)
+raises(gpc.NoSpace, "gpc_bytes: ", lambda: Engine("-e", refuses(Gate(), gpc.NoSpace(28, "too little"))), "an error of the first second ends the start")
+is_([t for level, t in logs[before:] if level == "ERROR"], [f"gpc: the engine cannot use a cache: [Errno 28] gpc_bytes: {EXTRA['gpc_bytes']}: "
+    "too little. Ask for less, or make room: a tmpfs is resized with mount -o remount,size=..., a container gets --shm-size"], "with a sentence")
+raises(ConfigError, "gpc_bytes: 1, at least", lambda: Engine("-e", gpc_bytes=1), "a cache of too few slots does at once")
+coming.EARLY = spec.EARLY = 0.01
+gate = Gate()
+e = Engine("-f", gate)
+gate.error = gpc.NoSpace(28, "too little")
+before = len(logs)
+now = [1000.0]
+e.m.clock, e.m.next_word = lambda: now[0], 1000.0 + coming.AGAIN
+come(e, gate)
+is_([level for level, t in logs[before:] if "goes on without a cache: [Errno 28] gpc_bytes" in t], ["ERROR"], "a later one is told when it comes")
+is_(e.finds("none"), [False] * 3, "the engine goes on")
+e.steps()
+is_(len(logs) - before, 1, "and does not repeat it with each step")
+now[0] += coming.AGAIN
+e.steps()
+e.steps()
+is_([level for level, t in logs[before:] if "goes on without a cache" in t], ["ERROR"] * 2, "but each minute")
+e.m.shutdown()
+
+# ---- weights that change meanwhile ----
+
+gate = Gate()
+e = Engine("-w", gate)
+running, rkeys, rgroup = e.arrives("running", computed=40)
+waiting, wkeys, wgroup = e.arrives("waiting")
+rgroup.offload_keys, wgroup.offload_keys = list(rkeys), list(wkeys)
+e.steps()
+e.link.reset_cache()
+come(e, gate)
+e.steps()
+is_((e.stores(running, rgroup), e.stores(waiting, wgroup)), ([], wkeys), "a request that runs on with blocks of before a reset is not stored")
+e.ends(running)
+e.ends(waiting)
+is_((e.finds("waiting"), e.finds("running")), ([True] * 3, [False] * 3), "one that is computed anew is")
+other = Engine("-w")
+is_(other.finds("waiting"), [False] * 3, "and engines with the weights of before do not find it")
+e.m.shutdown()
+other.m.shutdown()
+
+# ---- the end ----
+
+gate = Gate()
+e = Engine("-d", gate)
+e.m.shutdown()
+ok(not os.path.exists(meet._prefix("", name + "-d") + f"{os.getpid()}.where"), "an engine that ends takes its word back")
+come(e, gate)
+for t in threading.enumerate():
+    if t.name == "gpc-opening":
+        t.join()
+ok(gate.cache.closed, "a cache that comes then is closed")
+gate = Gate()
+e = Engine("-d2", gate)
+come(e, gate)
+e.m.shutdown()
+ok(gate.cache.closed, "so is one that has come, and that nobody has taken")
+done()
