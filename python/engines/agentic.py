@@ -10,15 +10,18 @@ The trace, the options and the seed fix the requests before anything is measured
 sessions of the trace and their first turns, with --tokens for each id, sent in an order of the seed, so many sessions at a time,
 each with its next turn as soon as it has its answer.  RAM is a share of the bytes of all different blocks, the same for each system.
 
-One run is one round: each system is started once, and replays the sessions with turns dealt to its engines one after the other,
-and with sessions that stay with one engine, with other tokens, so that nothing is found of before.  --append adds a round to the
-results of runs before; they must be of the same plan.  Ratios are of one round.
+Each system is started once.  In a round each of them replays the sessions with turns dealt to its engines one after the other, and
+with sessions that stay with one engine, each time with other tokens, so that nothing is found of before.  The engines of all systems
+are there together, and the systems replay in turn, since a machine is slow for a while: --apart starts one system after the other,
+where a GPU has too little memory.  --append adds rounds to the results of runs before; they must be of the same plan.  Ratios are
+of one round.
 
 OUT/agentic.json has all requests and all rounds, OUT/agentic.svg is their picture.
 """
 
 import argparse
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -145,47 +148,74 @@ async def replay(plan, engines, routing, salt):
             "hit_share": sum(x["cached"] for x in rows) / tokens, "rows": rows}
 
 
-async def a_system(kind, plan, options, clock, ram, number):
-    fleet, out = Fleet(options, clock), {}
-    try:
-        engines = await fleet.add(system(kind, options, ram, engines=plan.a.engines), [f"{kind}-{i}" for i in range(plan.a.engines)])
-        for e in engines:
-            await e.warm(min(plan.a.batch, plan.a.max_prompt))
-        for routing in ROUTINGS[::1 if number % 2 == 0 else -1]:
-            if clock.left() < 20:
-                clock.say(f"{kind}, {routing}: no time is left")
-                break
+class Systems:
+    """Systems whose engines are there."""
+
+    def __init__(self, plan, options, clock, ram):
+        self.plan, self.options, self.clock, self.ram, self.fleets, self.engines = plan, options, clock, ram, {}, {}
+
+    async def begin(self, kind, out):
+        fleet, n = self.fleets.setdefault(kind, Fleet(self.options, self.clock)), self.plan.a.engines
+        async with self.told(kind, out):
+            engines = await fleet.add(system(kind, self.options, self.ram, engines=n), [f"{kind}-{i}" for i in range(n)])
+            for e in engines:
+                await e.warm(min(self.plan.a.batch, self.plan.a.max_prompt))
+            self.engines[kind] = engines
+
+    @contextlib.asynccontextmanager
+    async def told(self, kind, out):
+        """A system that fails is told, and takes no more part."""
+        try:
+            yield
+        except Exception as x:
+            out["error"] = f"{type(x).__name__}: {x}"[:2000]
+            self.clock.say(f"{kind}: {out['error']}")
+            self.engines.pop(kind, None)
+            for e in self.fleets[kind].engines.values():
+                print(f"--- {e.log}\n{e.tail()}", flush=True)
+
+    async def replay(self, kind, routing, number, out):
+        async with self.told(kind, out):
+            engines = self.engines[kind]
             for e in engines:
                 await e.reset()
-            x = out[routing] = await replay(plan, engines, routing, f"{number} {routing}")
+            x = out[routing] = await replay(self.plan, engines, routing, f"{number} {routing}")
             x["metrics"] = {e.name: (await e.ask("metrics"))["metrics"] for e in engines}      # since the engine's start
-            clock.say(f"{kind:8} {routing:7} {x['requests']} requests in {x['seconds']:.1f} s, {x['tokens_per_s']:.0f} tokens/s, TTFT p50 "
-                      f"{x['ttft_p50']:.3f} p95 {x['ttft_p95']:.3f} p99 {x['ttft_p99']:.3f} s, hits {x['hit_share']:.3f}, failed {len(x['failed'])}")
-    except Exception as x:
-        out["error"] = f"{type(x).__name__}: {x}"[:2000]
-        clock.say(f"{kind}: {out['error']}")
-        for e in fleet.engines.values():
-            print(f"--- {e.log}\n{e.tail()}", flush=True)
-    finally:
-        await fleet.end()
-    return out
+            self.clock.say(f"{kind:8} {routing:7} {x['requests']} requests in {x['seconds']:.1f} s, {x['tokens_per_s']:.0f} tokens/s, TTFT p50 "
+                           f"{x['ttft_p50']:.3f} p95 {x['ttft_p95']:.3f} p99 {x['ttft_p99']:.3f} s, hits {x['hit_share']:.3f}, failed {len(x['failed'])}")
+
+    async def end(self):
+        for fleet in self.fleets.values():
+            await fleet.end()
 
 
-async def a_round(res, plan, options, clock):
-    a = plan.a
+async def some_rounds(res, plan, options, clock):
+    """All systems at a time, or with --apart one after the other."""
+    a, first = plan.a, len(res["rounds"])
     ram = a.share * plan.distinct_tokens() * options.kv_bytes / GIB
-    number = len(res["rounds"])
-    now = {"ram_gib": ram, "systems": {}}
-    res["rounds"].append(now)
     kinds = a.systems.split(",")
-    for i, kind in enumerate(kinds[number % len(kinds):] + kinds[:number % len(kinds)]):
-        if clock.left() < 60:
-            clock.say(f"no time is left for {kind}")
-            continue
-        share = Clock(clock.left() / (len(kinds) - i))
-        share.began = clock.began
-        now["systems"][kind] = await a_system(kind, plan, options, share, ram, number)
-        res.save()
+    kinds = kinds[first % len(kinds):] + kinds[:first % len(kinds)]
+    for group in [[k] for k in kinds] if a.apart else [kinds]:
+        s = Systems(plan, options, clock, ram)
+        begun = {k: {} for k in group}
+        try:
+            await asyncio.gather(*(s.begin(k, begun[k]) for k in group))
+            for number in range(first, first + a.rounds):
+                if number == len(res["rounds"]):
+                    res["rounds"].append({"ram_gib": ram, "systems": {}})
+                now = res["rounds"][number]["systems"]
+                now.update({k: dict(begun[k]) for k in group})
+                for routing in ROUTINGS[::1 if number % 2 == 0 else -1]:
+                    for k in group[number % len(group):] + group[:number % len(group)]:
+                        if clock.left() < 30:
+                            clock.say(f"{k}, {routing}: no time is left")
+                        elif k in s.engines:
+                            await s.replay(k, routing, number, now[k])
+                        res.save()
+        finally:
+            await s.end()
+    while res["rounds"] and not any(r in x for x in res["rounds"][-1]["systems"].values() for r in (*ROUTINGS, "error")):
+        res["rounds"].pop()              # it had no time
 
 
 # ---- what comes of it ----
@@ -291,6 +321,8 @@ def main():
     p.add_argument("--dry", action="store_true", help="say what would be replayed, and end")
     p.add_argument("--engines", dest="engines", type=int, default=2)
     p.add_argument("--systems", default="none,off,lmcache,gpc")
+    p.add_argument("--rounds", type=int, default=1)
+    p.add_argument("--apart", action="store_true", help="start one system after the other")
     p.add_argument("--sessions", type=int, default=32, help="the first ones of the trace")
     p.add_argument("--turns", type=int, default=6, help="of a session, the first ones")
     p.add_argument("--trace-block", type=int, default=512, help="tokens of an id, as the trace has them")
@@ -328,13 +360,14 @@ def main():
         os._exit(3)
     signal.signal(signal.SIGTERM, over)
     try:
-        asyncio.run(a_round(res, plan, options, clock))
+        asyncio.run(some_rounds(res, plan, options, clock))
     finally:
         end_others()
         Daemon.made.clear()
         res.save()
         show(res, a)
-    return int(any("error" in x or any(x[r]["failed"] for r in ROUTINGS if r in x) for x in res["rounds"][-1]["systems"].values()))
+    return int(any("error" in x or any(x[r]["failed"] for r in ROUTINGS if r in x)
+                   for now in res["rounds"][-a.rounds:] for x in now["systems"].values()))
 
 
 if __name__ == "__main__":

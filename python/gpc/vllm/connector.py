@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-loads.t t/python/vllm-hints.t t/python/vllm-trace.t t/python/vllm-failures.t
-#   t/python/vllm-worker.t
+# Tests: t/python/vllm-loads.t t/python/vllm-coming.t t/python/vllm-hints.t t/python/vllm-trace.t
+#   t/python/vllm-failures.t t/python/vllm-worker.t
 """vLLM's OffloadingConnector, whose worker asserts that no load fails.  This one tells vLLM which blocks were not
 loaded.  With kv_load_failure_policy=recompute vLLM then computes them again, and may store them again."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-failures.t
+# Tests: t/python/vllm-coming.t t/python/vllm-failures.t
 """How the workers of an engine find their manager before its first job.
 
 vLLM makes the workers first, and only the scheduler's manager knows the cache: its name comes from a fingerprint, which

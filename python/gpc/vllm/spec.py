@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests: t/python/vllm-manager.t
+# Tests: t/python/vllm-coming.t t/python/vllm-manager.t
 """GPCOffloadingSpec: the object that vLLM makes in each of its processes.  vLLM is imported here."""
 
 import functools
