@@ -50,11 +50,11 @@ class Gate:
         return self.cache
 
 
-def of_spec(suffix, told=True, **more):
+def of_spec(suffix, told=True, engine="", **more):
     _made.add(name + suffix)
     token = model.TOLD.set(fake.vllm_config()) if told else None
     try:
-        return GPCOffloadingSpec(fake.config({**EXTRA, "gpc_name": name + suffix, **more}, engine_id=name + suffix))
+        return GPCOffloadingSpec(fake.config({**EXTRA, "gpc_name": name + suffix, **more}, engine_id=name + suffix + engine))
     finally:
         if told:
             model.TOLD.reset(token)
@@ -147,12 +147,11 @@ e.link.request_finished(fake.ns(request_id=ctx.req_id), ())
 raises(KeyError, "no lookup has said HIT", lambda: e.m.prepare_load(keys, ctx), "what was not found is not loaded")
 worker = e.spec.get_worker(fake.caches([fake.Tensor(64, 1024)]))
 path = meet._prefix("", name + "-l") + f"{os.getpid()}.where"
-ok(not os.path.exists(path), "the first step has removed the word for its workers")
-meet.leave_word("", name + "-l")
 worker.attach_at_start()
-is_(worker.beside, {}, "a worker that asks before the first step is told that the cache comes")
-meet.remove(path)
+is_(worker.beside, {}, "a worker that asks is told that the cache comes, also behind the first step")
+os.rename(path, path + ".away")
 raises(ConfigError, "does not find the cache of its scheduler", worker.attach_at_start, "and is told to end where nobody has left word")
+os.rename(path + ".away", path)
 come(e, gate)
 ok(isinstance(e.m, coming.Coming), "between two steps it changes nothing")
 is_(group.next_stored_chunk_idx, 3, "nor does it for requests")
@@ -165,15 +164,21 @@ e.ends(ctx)
 is_(e.finds("old"), [True] * 3, "and found")
 with gpc.attach(name + "-l") as c:
     is_(c.stats().live, 3, "by all")
-other = Engine("-l")
+other = Engine("-l", engine="other")
 ok(isinstance(other.m, GPCOffloadingManager), "an engine that finds a cache attaches at its start")
 is_(other.finds("old"), [True] * 3, "and finds the same")
 out = fake.offer(e.m, *fake.prompt("more", 1)[::-1])
 worker.submit_store(1, fake.blocks([3]), out.store_spec)
 worker.wait([1])
 is_((list(worker.beside), [r.success for r in worker.get_finished()]), ([e.m.where], True and [True]), "a worker attaches with its first job")
+e.steps()
+woken = of_spec("-l").get_worker(fake.caches([fake.Tensor(64, 1024)]))
+woken.attach_at_start()
+is_(list(woken.beside), [e.m.where], "or when an engine wakes, before that")
 worker.shutdown()
+woken.shutdown()
 e.m.shutdown()
+ok(not os.path.exists(path), "the word goes with the engine")
 other.m.shutdown()
 
 # ---- windows ----
@@ -195,7 +200,7 @@ e.m.shutdown()
 gate = Gate()
 e = Engine("-i", gate)
 come(e, gate)
-other = Engine("-i")
+other = Engine("-i", engine="other")
 ctx, keys, group = other.arrives("there", 2)
 group.offload_keys = list(keys)
 other.steps()
@@ -273,7 +278,7 @@ is_((e.stores(running, rgroup), e.stores(waiting, wgroup)), ([], wkeys), "a requ
 e.ends(running)
 e.ends(waiting)
 is_((e.finds("waiting"), e.finds("running")), ([True] * 3, [False] * 3), "one that is computed anew is")
-other = Engine("-w")
+other = Engine("-w", engine="other")
 is_(other.finds("waiting"), [False] * 3, "and engines with the weights of before do not find it")
 e.m.shutdown()
 other.m.shutdown()

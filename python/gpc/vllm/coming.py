@@ -115,6 +115,7 @@ class Coming:
             return None
         self._end_meeting()
         manager = self.make(cache)
+        manager.late = True
         for ctx in self.apart:
             manager.set_apart(ctx)
         if self.resets:
@@ -122,7 +123,6 @@ class Coming:
         return manager
 
     def _end_meeting(self):
-        """vLLM begins no step before all workers have asked."""
         if self.meeting:
             meet.remove(self.meeting)
             self.meeting = None
@@ -140,9 +140,6 @@ class Coming:
 
     def on_new_request(self, req_context):
         return self.api.RequestOffloadingContext()
-
-    def on_schedule_end(self, context):
-        self._end_meeting()
 
     def reset_cache(self):
         self.resets = True

@@ -77,6 +77,7 @@ class Manager:
         self.prompts = Prompts(cache, name, conf, self.finder.asker.ask)
         self.writer = Writer(cache, name, conf)
         self.meeting = meet.leave(self.where, engine) if engine is not None else None
+        self.late = False        # it follows a Coming, so its workers may ask for it until their first job
 
     def _has_connector(self):
         return self.later is not None
@@ -170,7 +171,8 @@ class Manager:
         self.finder.end_step()
         self._collect()
         self.writer.look()
-        self._end_meeting()
+        if not self.late:
+            self._end_meeting()
 
     def _end_meeting(self):
         """vLLM begins no step before all workers have attached."""
