@@ -315,7 +315,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("trace", nargs="?", metavar="TRACE")
     arguments(p)
-    p.set_defaults(shape="1b", kv_gib=4)
+    p.set_defaults(shape="3b", kv_gib=6, graphs=True)
     p.add_argument("--synthetic", type=int, default=0, help="so many sessions in place of TRACE")
     p.add_argument("--append", action="store_true", help="add a round to OUT/agentic.json")
     p.add_argument("--dry", action="store_true", help="say what would be replayed, and end")

@@ -10,6 +10,7 @@ A system is what an engine has below its own prefix cache:
     gpc-disk    with a file below RAM
 """
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -24,6 +25,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GIB = 1 << 30
+GRAPHS = (1, 2, 4, 8, 16, 24, 32, 48, 64)               # requests of a step
 SHAPES = {                       # hidden, layers, heads, heads of keys, inner, bytes of the vocabulary
     "8b": (4096, 32, 32, 8, 14336, 128256),
     "3b": (3072, 28, 24, 8, 8192, 128256),
@@ -141,7 +143,9 @@ class Options:
         self.vocabulary = m["vocab_size"]
         heads = m.get("num_key_value_heads", m["num_attention_heads"])
         self.kv_bytes = 2 * m["num_hidden_layers"] * heads * m.get("head_dim", m["hidden_size"] // m["num_attention_heads"]) * 2
+        graphs = dict(mode=0, cudagraph_mode="FULL_DECODE_ONLY", cudagraph_capture_sizes=[n for n in GRAPHS if n <= a.seqs])
         self.engine = dict(model=self.model, load_format="dummy", skip_tokenizer_init=True, dtype="bfloat16", enforce_eager=not a.graphs,
+                           **({"compilation_config": graphs} if a.graphs else {}),
                            max_model_len=a.max_len, max_num_seqs=a.seqs, block_size=a.block, seed=0, enable_prefix_caching=True,
                            kv_cache_memory_bytes=int(a.kv_gib * GIB), max_num_batched_tokens=a.batch, vocabulary=self.vocabulary,
                            random_weights=20, gpu_memory_utilization=a.utilization, **json.loads(a.engine))
@@ -485,7 +489,7 @@ def arguments(parser):
     parser.add_argument("--seqs", type=int, default=16)
     parser.add_argument("--batch", type=int, default=8192)
     parser.add_argument("--utilization", type=float, default=0.1, help="gpu_memory_utilization, which kv-gib overrides")
-    parser.add_argument("--graphs", action="store_true", help="with compilation and CUDA graphs; else eager")
+    parser.add_argument("--graphs", action=argparse.BooleanOptionalAction, default=False, help="CUDA graphs for steps that only decode; else eager")
     parser.add_argument("--engine", default="{}", help="JSON of more AsyncEngineArgs")
     parser.add_argument("--gpc", default="{}", help="JSON of more keys of gpc.vllm")
     parser.add_argument("--deadline", type=float, default=540, help="seconds of the run")
