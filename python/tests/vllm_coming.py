@@ -4,6 +4,7 @@ cache.  An error of the first second ends the start, a later one is told."""
 
 import logging
 import os
+import tempfile
 import threading
 
 import vllm_fake as fake
@@ -28,7 +29,17 @@ logging.getLogger("vllm.gpc").addHandler(type("Keep", (logging.Handler,), {
 logging.getLogger("vllm.gpc").setLevel(logging.DEBUG)
 logging.getLogger("vllm.gpc").propagate = False
 fake.OffloadingConnector.reset_cache = lambda self: self.connector_scheduler.manager.reset_cache()
+VERSION = f"/tmp/{name}.version"
 open_cache = spec.open_cache
+
+
+def on_new_request(self, request):
+    """vLLM's, which knows a request from then on."""
+    self.connector_scheduler._req_status[request.request_id] = request.state
+    self.connector_scheduler.manager.on_new_request(request.state.req_context)
+
+
+fake.OffloadingConnector.on_new_request = on_new_request
 
 
 class Gate:
@@ -73,15 +84,14 @@ class Engine:
     def m(self):
         return self.half.manager
 
-    def arrives(self, text, chunks=3, computed=0):
+    def arrives(self, text, chunks=3, computed=0, lora=None):
         """A request, as vLLM's scheduler has it."""
         ctx, keys = fake.prompt(text, chunks)
         ctx.req_id = f"{text} {next(numbers)}"
-        request = fake.ns(request_id=ctx.req_id, num_computed_tokens=computed, lora_request=None, cache_salt=None,
+        request = fake.ns(request_id=ctx.req_id, num_computed_tokens=computed, lora_request=lora, cache_salt=None,
                           all_token_ids=list(range(16 * chunks)))
         group = fake.ns(offload_keys=[], next_stored_chunk_idx=0, stored=[])
-        self.half._req_status[ctx.req_id] = fake.ns(req=request, req_context=ctx, group_states=[group], transfer_jobs=set(),
-                                                    update_offload_keys=lambda: None)
+        request.state = fake.ns(req=request, req_context=ctx, group_states=[group], transfer_jobs=set(), update_offload_keys=lambda: None)
         self.link.on_new_request(request)
         return ctx, keys, group
 
@@ -105,6 +115,13 @@ class Engine:
             self.m.on_schedule_end(None)
             self.m.c.ticket_wait()
         return some
+
+    def store(self, text, chunks=3):
+        ctx, keys, group = self.arrives(text, chunks)
+        group.offload_keys = list(keys)
+        self.steps()
+        self.stores(ctx, group)
+        self.ends(ctx)
 
     def ends(self, ctx):
         del self.half._req_status[ctx.req_id]
@@ -159,14 +176,17 @@ e.steps()
 ok(isinstance(e.m, GPCOffloadingManager) and not e.link.comes and e.spec.get_manager() is e.m, "the step after has the cache")
 is_((e.m.groups, e.m.later, e.m.windows, e.m.once, e.m.prompts.request_of == e.link._request), ({0: True}, {}, {}, set(), True),
     "its manager has all that the connector tells one")
-is_(e.stores(ctx, group), keys, "requests under way are stored from their first chunk on")
+group.offload_keys = fake.prompt("old", 4)[1]
+e.steps()
+is_((e.stores(ctx, group), e.m.lookup(keys[0], ctx)), ([], MISS), "requests under way store nothing, and find nothing")
 e.ends(ctx)
-is_(e.finds("old"), [True] * 3, "and found")
+e.store("new")
+is_(e.finds("new"), [True] * 3, "later ones do")
 with gpc.attach(name + "-l") as c:
     is_(c.stats().live, 3, "by all")
 other = Engine("-l", engine="other")
 ok(isinstance(other.m, GPCOffloadingManager), "an engine that finds a cache attaches at its start")
-is_(other.finds("old"), [True] * 3, "and finds the same")
+is_(other.finds("new"), [True] * 3, "and finds the same")
 out = fake.offer(e.m, *fake.prompt("more", 1)[::-1])
 worker.submit_store(1, fake.blocks([3]), out.store_spec)
 worker.wait([1])
@@ -181,18 +201,14 @@ e.m.shutdown()
 ok(not os.path.exists(path), "the word goes with the engine")
 other.m.shutdown()
 
-# ---- windows ----
+# ---- groups ----
 
 gate = Gate()
 e = Engine("-g", gate)
-full, window, state = (fake.ns(offload_keys=[], next_stored_chunk_idx=5) for _ in range(3))
 e.half.config.kv_group_configs = [GROUP, fake.ns(group_idx=1, sliding_window_size_in_chunks=2), fake.ns(group_idx=2, sliding_window_size_in_chunks=1)]
-ctx, _ = fake.prompt("windows", 1)
-e.half._req_status["r"] = fake.ns(req=None, req_context=ctx, group_states=[full, window, state])
 come(e, gate)
 e.link._look()
-is_([g.next_stored_chunk_idx for g in (full, window, state)], [0, 5, 5], "blocks before a window are not offered: another request may have them by now")
-is_((e.m.windows, e.m.once, e.m.groups), ({1: 3, 2: 2}, {2}, {0: True, 1: False, 2: False}), "its manager is told of all groups")
+is_((e.m.windows, e.m.once, e.m.groups), ({1: 3, 2: 2}, {2}, {0: True, 1: False, 2: False}), "the manager is told of all groups")
 e.m.shutdown()
 
 # ---- it comes while nothing runs ----
@@ -201,10 +217,7 @@ gate = Gate()
 e = Engine("-i", gate)
 come(e, gate)
 other = Engine("-i", engine="other")
-ctx, keys, group = other.arrives("there", 2)
-group.offload_keys = list(keys)
-other.steps()
-other.stores(ctx, group)
+other.store("there", 2)
 is_(e.finds("there", 2), [True] * 2, "a request of an idle engine finds in a cache that came before it")
 e.m.shutdown()
 other.m.shutdown()
@@ -261,6 +274,47 @@ now[0] += coming.AGAIN
 e.steps()
 e.steps()
 is_([level for level, t in logs[before:] if "goes on without a cache" in t], ["ERROR"] * 2, "but each minute")
+for _ in range(100):
+    e.steps()
+t, depth = e.m.opening.error.__traceback__, 0
+while t:
+    t, depth = t.tb_next, depth + 1
+ok(depth < 10, "an error that is there for many steps keeps none of them")
+e.m.shutdown()
+
+# ---- a cache that another engine makes, for longer than the wait ----
+
+gate, calls = Gate(), []
+
+
+def busy(*args):
+    calls.append(1)
+    args[-1]()
+    gate.begun.set()
+    if len(calls) < 3:
+        gate.go.wait()
+        raise gpc.TimedOut(110, "is being made by another process") if len(calls) == 1 else gpc.Again(11, "is being made by another process")
+    return open_cache(*args)
+
+
+e = Engine("-b", busy)
+spec.open_cache, before = busy, len(logs)
+come(e, gate)
+spec.open_cache = open_cache
+e.steps()
+is_((len(calls), isinstance(e.m, GPCOffloadingManager)), (3, True), "is opened again, until it is there")
+is_([t for level, t in logs[before:] if level == "ERROR"], [], "without an error")
+e.m.shutdown()
+
+# ---- a manager that cannot be made ----
+
+gate = Gate()
+e = Engine("-m", gate)
+make, e.m.make = e.m.make, lambda cache: [][0]
+before = len(logs)
+come(e, gate)
+is_(e.finds("none"), [False] * 3, "does not end a step")
+ok(gate.cache.closed and any("goes on without a cache: list index" in t for _, t in logs[before:]), "it is told, and the cache closed")
 e.m.shutdown()
 
 # ---- weights that change meanwhile ----
@@ -268,20 +322,84 @@ e.m.shutdown()
 gate = Gate()
 e = Engine("-w", gate)
 running, rkeys, rgroup = e.arrives("running", computed=40)
-waiting, wkeys, wgroup = e.arrives("waiting")
-rgroup.offload_keys, wgroup.offload_keys = list(rkeys), list(wkeys)
+rgroup.offload_keys = list(rkeys)
 e.steps()
 e.link.reset_cache()
 come(e, gate)
 e.steps()
-is_((e.stores(running, rgroup), e.stores(waiting, wgroup)), ([], wkeys), "a request that runs on with blocks of before a reset is not stored")
-e.ends(running)
-e.ends(waiting)
-is_((e.finds("waiting"), e.finds("running")), ([True] * 3, [False] * 3), "one that is computed anew is")
+is_(e.stores(running, rgroup), [], "a request that runs on with blocks of before a reset is not stored")
+e.store("after")
 other = Engine("-w", engine="other")
-is_(other.finds("waiting"), [False] * 3, "and engines with the weights of before do not find it")
+is_((e.finds("after"), other.finds("after")), ([True] * 3, [False] * 3), "engines with the weights of before do not find what is stored behind the reset")
 e.m.shutdown()
 other.m.shutdown()
+
+
+def version(text):
+    with open(VERSION, "w") as f:
+        f.write(text)
+
+
+for what in ("", "reset"):
+    version("step 1")
+    gate = Gate()
+    e = Engine("-v" + what, gate, gpc_version_file=VERSION)
+    if what:
+        version("step 2")
+        e.link.reset_cache()
+    version("step 3")
+    come(e, gate)
+    e.steps()
+    e.store("seen")
+    version("step 2" if what else "step 1")
+    same = Engine("-v" + what, engine="same", gpc_version_file=VERSION)
+    version("step 3")
+    later = Engine("-v" + what, engine="later", gpc_version_file=VERSION)
+    is_((same.finds("seen"), later.finds("seen")), ([True] * 3, [False] * 3),
+        f"the version counts that the file had at the {what or 'start'}, not when the cache came")
+    for x in (e, same, later):
+        x.m.shutdown()
+os.unlink(VERSION)
+
+# ---- adapters ----
+
+with tempfile.TemporaryDirectory() as folder:
+    def save(text):
+        with open(folder + "/adapter.safetensors", "w") as f:
+            f.write(text)
+
+    lora = fake.ns(lora_name="a", lora_path=folder, lora_int_id=1, load_inplace=False)
+    save("one")
+    gate = Gate()
+    e = Engine("-a", gate)
+    ctx, keys, group = e.arrives("with", lora=lora)
+    is_(e.m.lookup(keys[0], ctx), fake.LookupResult.RETRY, "a request waits until its adapter's files are known: vLLM reads them later")
+    ok(e.m.has_pending_work(), "and has the engine step meanwhile")
+    e.m.adapters.asker.settle(60)
+    is_((e.m.lookup(keys[0], ctx), e.m.has_pending_work()), (MISS, False), "no longer")
+    save("two, longer")
+    come(e, gate)
+    e.steps()
+    e.ends(ctx)
+    now, keys, group = e.arrives("again", lora=lora)
+    e.m.lookup(keys[0], now)
+    fake.settle(e.m)
+    e.m.lookup(keys[0], now)
+    ok(e.m._request(now).apart, "files that have changed since are not taken for what vLLM has")
+    same = fake.ns(lora_name="b", lora_path=folder, lora_int_id=2, load_inplace=False)
+    now, keys, group = e.arrives("other number", lora=same)
+    e.m.lookup(keys[0], now)
+    fake.settle(e.m)
+    e.m.lookup(keys[0], now)
+    ok(not e.m._request(now).apart, "another adapter of the same files is known")
+    gate = Gate()
+    other = Engine("-a2", gate)
+    other.m.adapters.look = lambda lora, then: False
+    ctx, keys, group = other.arrives("refused", lora=lora)
+    is_((other.m.lookup(keys[0], ctx), other.m.adapters.loaded), (MISS, {1: (folder, None)}), "an adapter that could not be looked at is not known later")
+    come(other, gate)
+    e.m.shutdown()
+    other.m.shutdown()
 
 # ---- the end ----
 

@@ -12,19 +12,24 @@ opens the cache.  The engine's start waits for it as long as that is short:
     is larger, and this engine or         waits EARLY, for an error,      Coming is its manager: requests find and
     another one makes it                  and then goes on                store nothing
     cannot be made after all              has gone on                     the same; an error in the log, once in AGAIN
-    is there after all                    has gone on                     the next step or request has it, and requests
-                                                                          under way are stored from their beginning
-                                                                          on, but for windows
+    is made by another one for longer     has gone on                     the same, and it is opened again
+    than gpc_attach_ms
+    is there after all                    has gone on                     the next step or request has it; requests
+                                                                          under way are set apart
 
-Resets that Coming has heard of are told to the manager that follows it, since the weights are others from then on."""
+A manager knows since the engine's start which weights the engine has.  Coming knows it in its place, and hands it over: the
+namespace, which a reset changes, and the adapters, whose files are looked at when a request has one first."""
 
 import logging
 import threading
 import time
 import types
 
+import gpc
+
 from ..engines.cache import close_cache
 from . import meet
+from .adapters import WAIT
 
 log = logging.getLogger("vllm.gpc")
 
@@ -53,36 +58,37 @@ class Opening:
             self.makes = True
             self.lock.notify_all()
 
+    def _open(self):
+        while True:
+            try:
+                return self.call(self._making)
+            except (gpc.Again, gpc.TimedOut):            # another process makes it
+                if not self.late or self.unwanted:
+                    raise
+
     def _run(self):
         cache = error = None
         try:
-            cache = self.call(self._making)
+            cache = self._open()
         except Exception as e:
             error = e
         with self.lock:
-            self.cache, self.error, self.ended, late, unwanted = cache, error, True, self.late, self.unwanted
+            self.cache, self.error, self.ended = cache, error, True
             self.lock.notify_all()
-        if unwanted and cache is not None:
+        if self.unwanted and cache is not None:
             close_cache(cache)
-        elif late and error is not None:
+        elif self.late and error is not None:
             tell(error)
 
     def wait(self, early):
-        """Until the cache is there.  early: so many seconds at most, from the moment when memory is to be made, or None.
-        None: it is being made."""
+        """The cache.  early: the most seconds from the moment when memory is to be made, or None.  None: it is being
+        made."""
         with self.lock:
             self.lock.wait_for(lambda: self.ended or self.makes)
-            self.lock.wait_for(lambda: self.ended, timeout=early)
-            self.late = True
-        return self.take()
-
-    def take(self):
-        """The cache; None: it is being made.  Raises the error, if there is none and will be none."""
-        if not self.ended:
-            return None
-        if self.error is not None:
+            self.late = not self.lock.wait_for(lambda: self.ended, timeout=early)
+        if self.error is not None and not self.late:
             raise self.error
-        return self.cache
+        return None if self.late else self.cache
 
     def give_up(self):
         """Nobody will take it."""
@@ -95,42 +101,54 @@ class Opening:
 class Coming:
     """The manager of an engine whose cache is being made: all of it that vLLM and GPCConnector call."""
 
-    def __init__(self, opening, make, api, stats, engine, conf, clock=time.monotonic):
+    def __init__(self, opening, make, api, stats, engine, conf, namespace, adapters, clock=time.monotonic):
         """make(cache): the manager that follows.  stats(): figures of an engine without a cache."""
         self.opening, self.make, self.api, self.engine, self.clock = opening, make, api, engine, clock
-        self.get_stats, self.resets, self.apart, self.next_word = stats, False, [], clock() + AGAIN
+        self.namespace, self.adapters = namespace, adapters
+        self.unknown = {}        # requests whose adapter is looked at -> until when they wait for that
+        self.get_stats, self.next_word = stats, clock() + AGAIN
         self.hints = types.SimpleNamespace(take=lambda number: None)
         self.meeting = meet.leave_word(conf.dir, engine) if engine is not None else None
 
     def come(self):
         """The manager that takes over from now on; None: there is none yet."""
-        try:
-            cache = self.opening.take()
-        except Exception as e:
-            if self.clock() >= self.next_word:
-                self.next_word = self.clock() + AGAIN
+        o = self.opening
+        if o.ended and o.error is None:
+            self._end_meeting()
+            try:
+                manager = self.make(o.cache)
+                manager.late = True
+                return manager
+            except Exception as e:
+                close_cache(o.cache)
+                o.cache, o.error = None, e
                 tell(e)
-            return None
-        if cache is None:
-            return None
-        self._end_meeting()
-        manager = self.make(cache)
-        manager.late = True
-        for ctx in self.apart:
-            manager.set_apart(ctx)
-        if self.resets:
-            manager.reset_cache()
-        return manager
+        elif o.ended and self.clock() >= self.next_word:
+            self.next_word = self.clock() + AGAIN
+            tell(o.error)
+        return None
 
     def _end_meeting(self):
         if self.meeting:
             meet.remove(self.meeting)
             self.meeting = None
 
+    def see(self, number, lora):
+        """A request with an adapter: vLLM reads its files later than we do."""
+        def looked(state, digest):
+            self.unknown.pop(number, None)
+            self.adapters.salt(self.namespace.salt, lora, state, digest)
+        if self.adapters.look(lora, looked):
+            self.unknown[number] = self.clock() + WAIT
+        else:
+            self.adapters.salt(self.namespace.salt, lora, None, None)    # not known from now on
+
     # ---- what vLLM calls ----
 
     def lookup(self, key, req_context):
-        return self.api.LookupResult.MISS
+        self.adapters.asker.take()
+        waits = self.clock() < self.unknown.get(req_context.req_id, 0)
+        return self.api.LookupResult.RETRY if waits else self.api.LookupResult.MISS
 
     def prepare_load(self, keys, req_context):
         raise KeyError("nothing is loaded: no lookup has said HIT")
@@ -141,20 +159,29 @@ class Coming:
     def on_new_request(self, req_context):
         return self.api.RequestOffloadingContext()
 
+    def on_request_finished(self, req_context):
+        self.unknown.pop(req_context.req_id, None)
+
+    def on_schedule_end(self, context):
+        self.adapters.asker.take()
+
+    def has_pending_work(self):
+        return self.adapters.asker.under_way > 0
+
     def reset_cache(self):
-        self.resets = True
+        log.info("gpc: reset: this engine's namespace is %s from now on; others keep theirs", self.namespace.reset())
 
     def config_info(self):
         return []
 
     def shutdown(self):
         self._end_meeting()
+        self.adapters.asker.stop(1.0, 1.0)
         self.opening.give_up()
 
     # ---- what GPCConnector calls ----
 
-    def set_apart(self, req_context):
-        self.apart.append(req_context)
+    def set_apart(self, req_context): ...
 
     def count_hits(self, keys, req_context):
         return None

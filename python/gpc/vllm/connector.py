@@ -121,9 +121,7 @@ class GPCConnector(OffloadingConnector):
         self.comes, scheduler.manager = False, manager
         self._set_up(manager)
         for state in scheduler._req_status.values():
-            for config, group in zip(scheduler.config.kv_group_configs, state.group_states):
-                if config.sliding_window_size_in_chunks is None:
-                    group.next_stored_chunk_idx = 0      # all is offered; of a window the first blocks are others' by now
+            manager.set_apart(state.req_context)         # nobody has noted since its beginning what its KV depends on
 
     def _ask_once(self):
         """vLLM asks for a prompt key by key.  Where it wants only the number of hits, one question takes their
@@ -202,6 +200,8 @@ class GPCConnector(OffloadingConnector):
         if self.trace:
             self.trace.mark(request.request_id, "arrived")
         super().on_new_request(request)
+        if self.comes and getattr(request, "lora_request", None):
+            self.connector_scheduler.manager.see(request.request_id, request.lora_request)
         state = self.connector_scheduler._req_status.get(request.request_id)
         if state and actions_of(state.req_context):
             state.update_offload_keys()          # vLLM does it when it looks the request up first

@@ -18,10 +18,9 @@ import gpc
 
 from ..engines.below import ALL, DISK, RAM, STORE
 from ..engines.cache import close_cache
-from ..engines.namespace import Namespace
 from ..engines.publisher import Publisher
 from . import meet
-from .adapters import WAIT, Adapters
+from .adapters import WAIT
 from .cache import POOL, where
 from .events import Events
 from .finder import ASK, HIT, MISS, PENDING, RETRY, Finder, Request
@@ -40,11 +39,10 @@ OWN = "own"                      # of Request.counted
 
 
 class Manager:
-    def __init__(self, cache, name, conf, layout, groups, step_tokens, api, events=False, unshared="", adapter_words=None,
-                 engine=None):
+    def __init__(self, cache, name, conf, layout, groups, step_tokens, api, namespace, adapters, events=False, engine=None):
         """groups: number -> True where each chunk follows the one before (full attention), else False.  step_tokens:
-        number -> tokens of one chunk.  unshared: the reason why no other engine has this one's KV, or nothing.  engine:
-        its number, for meet.py."""
+        number -> tokens of one chunk.  namespace, adapters: of the engine since its start.  engine: its number, for
+        meet.py."""
         self.c, self.conf, self.api, self.engine = cache, conf, api, engine
         self.groups, self.step_tokens = groups, step_tokens
         self.gaps = bool(cache.pool_get(POOL).flags & gpc.POOL_UNCHAINED)
@@ -54,7 +52,7 @@ class Manager:
         self.where, self.first = where(cache, name, conf, layout), gpc.BLOCK(POOL, 0)
         self.finder = Finder(cache, conf, groups, self.counts)
         self.hints = Hints(self.finder, self.counts)
-        self.namespace, self.adapters = Namespace(conf.version_file, log, unshared), Adapters(adapter_words)
+        self.namespace, self.adapters = namespace, adapters
         self.finder.salt = self.namespace.salt
         self.publisher = Publisher(cache, conf, groups, self.counts, self.finder.keys)
         self.storing = {}        # key -> block: reserved, and a worker writes it

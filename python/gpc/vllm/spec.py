@@ -13,8 +13,10 @@ from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
 from ..engines import words
 from ..engines.cache import bytes_of, open_cache
+from ..engines.namespace import Namespace
 from . import metrics, model, name
 from .coming import EARLY, SMALL, Coming, Opening
+from .adapters import Adapters
 from .config import Config, ConfigError
 from .image import Image
 from .manager import Manager
@@ -89,18 +91,18 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         opening = Opening(lambda making: open_cache(called, conf, layout, self.image.bytes, max(tokens.values()),
                                                     name.label(config.model.name, os.getpid()), log, meant, self.image.parts, making))
         # vLLM's own connector keeps the manager that it begins with
+        known = Namespace(conf.version_file, log, self._unshared()), Adapters(model.adapter_words(self.vllm_config))
         cache = opening.wait(EARLY if self.by_connector and conf.bytes > SMALL else None)
+        follow = functools.partial(self._follow, called, layout, tokens, known)
         if cache is not None:
-            return self._follow(called, layout, tokens, cache)
+            return follow(cache)
         log.info("gpc: the memory of the cache %s is being made: the engine starts meanwhile, and computes without it", called)
-        return GPCComing(opening, functools.partial(self._follow, called, layout, tokens), API, lambda: metrics.stats_of_none(API),
-                         config.engine_id, conf)
+        return GPCComing(opening, follow, API, lambda: metrics.stats_of_none(API), config.engine_id, conf, *known)
 
-    def _follow(self, called, layout, tokens, cache):
+    def _follow(self, called, layout, tokens, known, cache):
         self._warn_of_bytes(cache, called)
         self._manager = GPCOffloadingManager(cache, called, self.conf, layout, self._chained(), tokens, API,
-                                             self.kv_events_config.enable_kv_cache_events, self._unshared(),
-                                             model.adapter_words(self.vllm_config), self.config.engine_id)
+                                             *known, self.kv_events_config.enable_kv_cache_events, self.config.engine_id)
         return self._manager
 
     def _warn_of_bytes(self, cache, called):

@@ -387,7 +387,9 @@ class Worker:
             if job.on_device(self.mover, self.image):
                 return [s for g in groups for s in g.shares_of(self._share_of(g.group))]
             return [s for g in groups for s in g.shares(self.conf.threads)]
-        except Exception:                # not attached: no byte was moved
+        except Exception as e:           # not attached: no byte was moved
+            if isinstance(e, gpc.Error) and not job.beside:
+                log.error("gpc: %s", explain_attach(e, self.conf.dir, self.label))
             self._give_up(job)
             return []
 
