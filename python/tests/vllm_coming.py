@@ -143,7 +143,7 @@ def come(e, gate):
         opening.lock.wait_for(lambda: opening.ended)
 
 
-coming.SMALL, coming.EARLY, spec.SMALL, spec.EARLY = 0, 0.01, 0, 0.01
+coming.SMALL, coming.EARLY, spec.SMALL, spec.EARLY, coming.PAUSE = 0, 0.01, 0, 0.01, 0
 
 # ---- a large cache ----
 

@@ -36,6 +36,7 @@ log = logging.getLogger("vllm.gpc")
 SMALL = 4 << 30                  # bytes that take about a second
 EARLY = 1.0                      # seconds from the moment when the making has begun
 AGAIN = 60                       # seconds from one error to the next
+PAUSE = 1.0                      # seconds before a cache is opened again
 
 
 def tell(error):
@@ -65,6 +66,7 @@ class Opening:
             except (gpc.Again, gpc.TimedOut):            # another process makes it
                 if not self.late or self.unwanted:
                     raise
+            time.sleep(PAUSE)
 
     def _run(self):
         cache = error = None
