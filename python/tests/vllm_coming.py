@@ -224,23 +224,34 @@ other.m.shutdown()
 
 # ---- who waits ----
 
+def waits(suffix, told):
+    spec.open_cache = gate = Gate()
+    of = of_spec(suffix, told)
+    t = threading.Thread(target=of.get_manager)
+    t.start()
+    gate.begun.wait()
+    t.join(0.1)
+    out = t.is_alive()
+    gate.go.set()
+    t.join()
+    spec.open_cache = open_cache
+    ok(isinstance(of.get_manager(), GPCOffloadingManager), "with its cache")
+    of.get_manager().shutdown()
+    return out
+
+
 coming.SMALL = spec.SMALL = 1 << 20
-e = Engine("-s", gate := type("Open", (Gate,), {"__init__": lambda self: (Gate.__init__(self), self.go.set())[0]})())
-ok(isinstance(e.m, GPCOffloadingManager), "a small cache is waited for")
-e.m.shutdown()
+ok(waits("-s", True), "an engine whose cache is small begins")
+
+
+def others(*args):
+    args[-1]()
+    raise gpc.TimedOut(110, "is being made by another process")
+
+
+raises(gpc.TimedOut, "is being made by another", lambda: Engine("-s2", others), "or ends, where another engine makes it for longer than the wait")
 coming.SMALL = spec.SMALL = 0
-spec.open_cache = gate = Gate()
-waits = of_spec("-o", told=False)
-t = threading.Thread(target=waits.get_manager)
-t.start()
-gate.begun.wait()
-t.join(0.1)
-ok(t.is_alive(), "so is a large one, where vLLM's own connector would keep another manager")
-gate.go.set()
-t.join()
-ok(isinstance(waits.get_manager(), GPCOffloadingManager), "which gets its cache at the start")
-waits.get_manager().shutdown()
-spec.open_cache = open_cache
+ok(waits("-o", False), "so does one with a large cache, where vLLM's own connector would keep another manager")
 
 # ---- errors ----
 
@@ -310,11 +321,14 @@ e.m.shutdown()
 
 gate = Gate()
 e = Engine("-m", gate)
-make, e.m.make = e.m.make, lambda cache: [][0]
+tries = []
+e.m.make = lambda cache: (tries.append(1), [][0])
 before = len(logs)
 come(e, gate)
 is_(e.finds("none"), [False] * 3, "does not end a step")
 ok(gate.cache.closed and any("goes on without a cache: list index" in t for _, t in logs[before:]), "it is told, and the cache closed")
+e.steps()
+is_(len(tries), 1, "and not tried again")
 e.m.shutdown()
 
 # ---- weights that change meanwhile ----

@@ -369,6 +369,7 @@ for i in range(3):
     ctx, keys = e.request(f"t{i}", 2)
     e.store(ctx, keys, blocks(2))
 is_((e.live(keys), e.held(), e.m.counts["failed"]), ([False] * 2, (0, 0), 6), "stores of a worker without a seat publish nothing")
+is_(len([t for t in logs if "gpc_max_peers: vllm worker 0 finds no seat" in t]), 3, "and each says why")
 seat.close()
 gpc.vllm.worker.SEAT = 60
 e.store(*e.request("t9", 2), blocks(2))
