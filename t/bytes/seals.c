@@ -281,8 +281,10 @@ static void test_below(const struct gpc_tiers_options *o, bool file, const uint3
 	}
 	is_int(gpc_pool_seed(c, pool, parts - 1, 77), 1, "the pool has another seed in a part");
 	is_int(bring(c, pool, 3), -1, "what is of the other structure does not come");
-	is_int(gpc_pool_seed(c, pool, parts - 1, seeds[parts - 1]), 1, "it has its own again");
-	ok(bring(c, pool, 4) >= 0, "the rest comes");
+	must(gpc_pool_seed(c, pool, parts - 1, 0));
+	is_int(bring(c, pool, 4), -1, "nor does anything to a pool that lacks a seed");
+	is_int(gpc_pool_seed(c, pool, parts - 1, seeds[parts - 1]), 0, "it has its own again");
+	ok(bring(c, pool, 4) >= 0, "the rest comes, and what was asked for without a seed");
 	must(gpc_pool_seed(c, pool, 0, 78));
 	put_in(c, pool, 20, seeds, parts);
 	put_in(c, pool, 21, seeds, parts);

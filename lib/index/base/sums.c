@@ -5,12 +5,26 @@
 
 #include "index/base/sums.h"
 
+#include <errno.h>
+
 #include "index/base/base.h"
 #include "index/base/crc.h"
 
 uint32_t sums_fold(const uint32_t *each, uint32_t n)
 {
 	return n == 1 ? each[0] : crc32c(0, each, n * sizeof(*each));
+}
+
+int sums_compare(uint32_t found, uint32_t wanted, const struct image_parts *p)
+{
+	uint32_t i;
+
+	if (found == wanted)
+		return 0;
+	for (i = 0; p->seed && i < p->n; i++)
+		if (!p->seed[i])
+			return -EAGAIN;
+	return -ESTALE;
 }
 
 static uint32_t sum_parts(const struct iovec *iov, uint32_t niov, const struct image_parts *p)

@@ -34,7 +34,10 @@
  *
  * Below RAM an image of several parts has one sum and one seed: the sum of the parts' sums, and
  * the seed of the parts' seeds.  When the image comes up, it is split into parts again, by the
- * seeds that the pool has. */
+ * seeds that the pool has.
+ *
+ * An engine tells the seed of its part when it attaches, and a tier may be asked before.  So an
+ * image with a seed stays below a pool that lacks a seed, and is not brought. */
 #ifndef GPC_SUMS_H
 #define GPC_SUMS_H
 
@@ -55,6 +58,10 @@ struct image_parts {
 	uint32_t *crc;
 };
 
+/* Is an image with this seed one of the structure that is wanted?  0: it is.  -ESTALE: it is of
+ * another one.  -EAGAIN: nobody knows yet, since a part of the pool has no seed; without p->seed,
+ * the pool keeps none. */
+int sums_compare(uint32_t found, uint32_t wanted, const struct image_parts *p);
 /* The one number that stands below RAM for the sums, or the seeds, of n parts. */
 uint32_t sums_fold(const uint32_t *each, uint32_t n);
 /* The sum of an image where it lies.  seed: of an image that has no parts. */

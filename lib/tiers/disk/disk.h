@@ -34,6 +34,7 @@
  *   WHOLE, older epoch         -ENOENT     -        clear
  *   WHOLE, this epoch          0           found    write
  *     another key              -ESTALE     found
+ *     another structure        -ESTALE     found    -EAGAIN: the reader lacks the seed of a part
  *     image damaged            -EBADMSG    found    lost power, bits, stray stores
  *   anything else              -EBADMSG    bad      bits, another file's header, a torn page
  *
@@ -181,6 +182,7 @@ struct disk_op {
  * closed.  -EINVAL: an impossible slot, length or pieces.  Results:
  *   -ENOENT     no block is there
  *   -ESTALE     another block, or one of another structure, is there; WRITE: a clear came meanwhile
+ *   -EAGAIN     one of a structure is there, and the reader has none yet
  *   -EBADMSG    damaged: header, image or note
  *   -ENODATA    the file ends before it
  *   -ETIME      its deadline passed while it waited

@@ -204,8 +204,8 @@ static int run_read(struct disk *d, struct disk_op *op)
 	struct disk_slot found;
 	int err = look(d, &op->what, op->note, &found);
 
-	if (!err && found.sum.seed != op->what.sum.seed)
-		err = -ESTALE;
+	if (!err)
+		err = sums_compare(found.sum.seed, op->what.sum.seed, &op->parts);
 	if (err)
 		return err;
 	err = io_read_image(d, op, found.sum.crc);

@@ -73,6 +73,9 @@ static int verify(struct remote *r, struct batch *b, uint32_t i, struct remote_b
 	memcpy(want.fingerprint, r->o.fingerprint, sizeof(want.fingerprint));
 	if (!ret)
 		ret = image_header_read(&b->header[i], &want, &is, &why);
+	if (ret == -ENOENT && !b->result[i] &&
+	    sums_compare(is.sum.seed, want.sum.seed, &block->parts) == -EAGAIN)
+		ret = -EAGAIN;
 	if (!ret &&
 	    sums_of(block->image, block->npieces, &block->parts, is.sum.seed) != is.sum.crc) {
 		why = "the checksum of its image is wrong";
@@ -131,7 +134,7 @@ static uint32_t get_batch(struct remote *r, uint32_t lane, struct remote_block *
 
 		block[i].result = verify(r, b, i, &block[i]);
 		hits += block[i].result == 0;
-		misses += block[i].result == -ENOENT;
+		misses += block[i].result == -ENOENT || block[i].result == -EAGAIN;
 		wrong += block[i].result == -EBADMSG && !told;
 	}
 	pthread_mutex_lock(&r->lock);

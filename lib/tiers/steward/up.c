@@ -195,6 +195,7 @@ static uint32_t counter_of(int result)
 	switch (result) {
 	case -ENOENT:
 	case -ESTALE:
+	case -EAGAIN:
 		return TIER_ABSENT;
 	case -EBADMSG:
 		return TIER_BAD;
@@ -238,7 +239,8 @@ static void read_all(struct part *p)
 			.iov = p->iov + i * pieces,
 			.niov = pieces,
 			.sum.seed = sums_fold(p->sums, n),
-			.parts = { n, p->lower->block_bytes / n, p->sums, p->sums + (i + 1) * n },
+			.parts = { n, p->lower->block_bytes / n,
+				   p->map->trailers.at ? p->sums : NULL, p->sums + (i + 1) * n },
 		};
 		images_iov(p->map, p->ram[i], p->iov + i * pieces);
 	}
@@ -259,7 +261,8 @@ static void read_all(struct part *p)
 			remove_lower(p->lower, &p->from[i], &p->key[p->at[i]]);
 	}
 	if (first < p->m)
-		cut_items(p, first, p->item[first].result);
+		cut_items(p, first,
+			  p->item[first].result == -EAGAIN ? -ENOENT : p->item[first].result);
 }
 
 /* ---- step 4: the publish ---- */
