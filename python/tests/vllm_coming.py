@@ -329,6 +329,10 @@ is_(e.finds("none"), [False] * 3, "does not end a step")
 ok(gate.cache.closed and any("goes on without a cache: list index" in t for _, t in logs[before:]), "it is told, and the cache closed")
 e.steps()
 is_(len(tries), 1, "and not tried again")
+woken = of_spec("-m").get_worker(fake.caches([fake.Tensor(64, 1024)]))
+woken.attach_at_start()
+is_(woken.beside, {}, "an engine that wakes then goes on")
+woken.shutdown()
 e.m.shutdown()
 
 # ---- weights that change meanwhile ----
@@ -431,4 +435,13 @@ e = Engine("-d2", gate)
 come(e, gate)
 e.m.shutdown()
 ok(gate.cache.closed, "so is one that has come, and that nobody has taken")
+gate, leave = Gate(), meet.leave_word
+meet.leave_word = lambda folder, engine: {}["no word"]
+raises(KeyError, "no word", lambda: Engine("-d3", gate), "a start that fails later ends")
+meet.leave_word = leave
+gate.go.set()
+for t in threading.enumerate():
+    if t.name == "gpc-opening":
+        t.join()
+ok(gate.cache.closed, "and keeps no cache")
 done()

@@ -36,7 +36,7 @@ log = logging.getLogger("vllm.gpc")
 SMALL = 4 << 30                  # bytes that take about a second
 EARLY = 1.0                      # seconds from the moment when the making has begun
 AGAIN = 60                       # seconds from one error to the next
-PAUSE = 1.0                      # seconds before a cache is opened again
+PAUSE = 60                       # seconds before a cache is opened again
 
 
 def tell(error):
@@ -63,9 +63,10 @@ class Opening:
         while True:
             try:
                 return self.call(self._making)
-            except (gpc.Again, gpc.TimedOut):            # another process makes it
+            except (gpc.Again, gpc.TimedOut) as e:       # another process makes it
                 if not self.late or self.unwanted:
                     raise
+                log.warning("gpc: this engine has no cache yet, and goes on waiting: %s", e)
             time.sleep(PAUSE)
 
     def _run(self):
@@ -75,11 +76,12 @@ class Opening:
         except Exception as e:
             error = e
         with self.lock:
-            self.cache, self.error, self.ended = cache, error, True
+            late, unwanted = self.late, self.unwanted
+            self.cache, self.error, self.ended = None if unwanted else cache, error, True
             self.lock.notify_all()
-        if self.unwanted and cache is not None:
+        if unwanted and cache is not None:
             close_cache(cache)
-        elif self.late and error is not None:
+        elif late and error is not None:
             tell(error)
 
     def wait(self, early):
@@ -95,9 +97,9 @@ class Opening:
     def give_up(self):
         """Nobody will take it."""
         with self.lock:
-            self.unwanted, ended = True, self.ended
-        if ended and self.cache is not None:
-            close_cache(self.cache)
+            self.unwanted, cache, self.cache = True, self.cache, None
+        if cache is not None:
+            close_cache(cache)
 
 
 class Coming:
@@ -116,15 +118,15 @@ class Coming:
         """The manager that takes over from now on; None: there is none yet."""
         o = self.opening
         if o.ended and o.error is None:
-            self._end_meeting()
+            cache, o.cache = o.cache, None
             try:
-                manager = self.make(o.cache)
+                manager = self.make(cache)       # its word takes the place of ours
                 manager.late = True
                 return manager
             except Exception as e:
-                close_cache(o.cache)
-                o.cache, o.error = None, e
+                o.error = e
                 tell(e)
+            close_cache(cache)
         elif o.ended and self.clock() >= self.next_word:
             self.next_word = self.clock() + AGAIN
             tell(o.error)

@@ -90,8 +90,16 @@ class GPCOffloadingSpec(base.OffloadingSpec):
                  " or ".join(map(str, sorted(set(tokens.values())))))
         opening = Opening(lambda making: open_cache(called, conf, layout, self.image.bytes, max(tokens.values()),
                                                     name.label(config.model.name, os.getpid()), log, meant, self.image.parts, making))
-        # vLLM's own connector keeps the manager that it begins with
+        try:
+            return self._wait(opening, called, layout, tokens)
+        except BaseException:            # of it, or of a signal
+            opening.give_up()
+            raise
+
+    def _wait(self, opening, called, layout, tokens):
+        conf, config = self.conf, self.config
         known = Namespace(conf.version_file, log, self._unshared()), Adapters(model.adapter_words(self.vllm_config))
+        # vLLM's own connector keeps the manager that it begins with
         cache = opening.wait(EARLY if self.by_connector and conf.bytes > SMALL else None)
         follow = functools.partial(self._follow, called, layout, tokens, known)
         if cache is not None:
