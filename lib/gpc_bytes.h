@@ -411,8 +411,8 @@ int gpc_sealed(gpc *c, const gpc_block *blocks, const gpc_key *keys, uint32_t n,
 
 int gpc_pool_seed(gpc *c, int pool, uint32_t part, uint32_t seed);
 /* [shared] From now on images from below or from VRAM are to have this seed in that part.  Images
- * that are in RAM keep their seeds.  A tier gives none of another seed, and loses it if all parts
- * of the pool have seeds.  Returns 1 if the part had another seed than 0 and this one; else 0. */
+ * that are in RAM keep their seeds.  A tier gives none of another seed, and a file loses it if all
+ * parts of the pool have seeds.  Returns 1 if the part had another seed than 0 and this one; else 0. */
 
 /* ---- checksums of memory of the caller's own ---- */
 

@@ -24,13 +24,15 @@ static struct image_what what(void)
 
 static void headers(void)
 {
+	const uint32_t seeds[2] = { 9, 0 };
+	const struct image_parts none = { 0 }, half = { .n = 2, .seed = seeds };
 	struct image_what w = what(), is;
 	struct image_header h, bad;
 	const char *why;
 	uint32_t i, taken = 0;
 
 	image_header_make(&h, &w);
-	is_int(image_header_read(&h, &w, &is, &why), 0, "a header is read");
+	is_int(image_header_read(&h, &w, &none, &is, &why), 0, "a header is read");
 	ok(is.parent.w[0] == 3 && is.parent.w[1] == 4 && is.depth == 5 && is.tag == 6 &&
 		   is.sum.crc == 7 && is.sum.word == w.sum.word,
 	   "and says what it was made of");
@@ -38,30 +40,33 @@ static void headers(void)
 	for (i = 0; i < 8 * sizeof(h); i++) {
 		bad = h;
 		((uint8_t *)&bad)[i / 8] ^= (uint8_t)(1u << i % 8);
-		taken += image_header_read(&bad, &w, &is, &why) == 0;
+		taken += image_header_read(&bad, &w, &none, &is, &why) == 0;
 	}
 	is_int(taken, 0, "none is taken with a bit changed, of 1024");
 	w.key.w[1]++;
-	is_int(image_header_read(&h, &w, &is, &why), -EBADMSG, "another key");
+	is_int(image_header_read(&h, &w, &none, &is, &why), -EBADMSG, "another key");
 	is_str(why, "it is the image of another key", "which is said");
 	w = what();
 	w.bytes++;
-	image_header_read(&h, &w, &is, &why);
+	image_header_read(&h, &w, &none, &is, &why);
 	is_str(why, "it is an image of another size", "another size");
 	w = what();
 	w.fingerprint[31] = 0;
-	image_header_read(&h, &w, &is, &why);
+	image_header_read(&h, &w, &none, &is, &why);
 	is_str(why, "it is an image of another layout", "another layout");
 	w = what();
 	w.sum.seed = 9;
-	is_int(image_header_read(&h, &w, &is, &why), -ENOENT, "of another structure: none for us");
+	is_int(image_header_read(&h, &w, &none, &is, &why), -ENOENT,
+	       "of another structure: none for us");
 	ok(!why, "and nothing is wrong with it");
 	image_header_make(&h, &w);
-	is_int(image_header_read(&h, &w, &is, &why), 0, "of ours: it is");
+	is_int(image_header_read(&h, &w, &none, &is, &why), 0, "of ours: it is");
 	is_int(is.sum.seed, 9, "and says so");
 	w.sum.seed = 0;
-	is_int(image_header_read(&h, &w, &is, &why), -ENOENT,
-	       "nor is one with a seed for who knows of none");
+	is_int(image_header_read(&h, &w, &none, &is, &why), -ENOENT,
+	       "nor is one with a seed for a pool that keeps none");
+	is_int(image_header_read(&h, &w, &half, &is, &why), -EAGAIN,
+	       "nor yet for a pool that lacks the seed of a part");
 }
 
 static void refused(const char *spec, const char *sentence)

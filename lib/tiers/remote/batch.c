@@ -72,10 +72,7 @@ static int verify(struct remote *r, struct batch *b, uint32_t i, struct remote_b
 
 	memcpy(want.fingerprint, r->o.fingerprint, sizeof(want.fingerprint));
 	if (!ret)
-		ret = image_header_read(&b->header[i], &want, &is, &why);
-	if (ret == -ENOENT && !b->result[i] &&
-	    sums_compare(is.sum.seed, want.sum.seed, &block->parts) == -EAGAIN)
-		ret = -EAGAIN;
+		ret = image_header_read(&b->header[i], &want, &block->parts, &is, &why);
 	if (!ret &&
 	    sums_of(block->image, block->npieces, &block->parts, is.sum.seed) != is.sum.crc) {
 		why = "the checksum of its image is wrong";

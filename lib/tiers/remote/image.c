@@ -57,7 +57,7 @@ static const char *wrong_with(const struct image_header *h, const struct image_w
 }
 
 int image_header_read(const struct image_header *h, const struct image_what *want,
-		      struct image_what *ret, const char **why)
+		      const struct image_parts *parts, struct image_what *ret, const char **why)
 {
 	struct image_what is = {
 		.depth = le32toh(h->depth),
@@ -65,7 +65,7 @@ int image_header_read(const struct image_header *h, const struct image_what *wan
 		.sum = { le32toh(h->crc), le32toh(h->seed), le64toh(h->word) },
 		.bytes = le64toh(h->bytes),
 	};
-	int i;
+	int i, other;
 
 	for (i = 0; i < 2; i++) {
 		is.key.w[i] = le64toh(h->key[i]);
@@ -76,5 +76,6 @@ int image_header_read(const struct image_header *h, const struct image_what *wan
 	if (*why)
 		return -EBADMSG;
 	*ret = is;
-	return is.sum.seed == want->sum.seed ? 0 : -ENOENT;
+	other = sums_compare(is.sum.seed, want->sum.seed, parts);
+	return other == -ESTALE ? -ENOENT : other;
 }

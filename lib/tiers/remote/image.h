@@ -43,8 +43,9 @@ struct image_what { /* the content of a header, in host order */
 void image_header_make(struct image_header *h, const struct image_what *w);
 /* 0, or -EBADMSG with the reason in *why: the header is damaged, or differs from `want` in key,
  * bytes or fingerprint.  -ENOENT: the header is good, but has another structure than
- * want->sum.seed, which another node uses. */
+ * want->sum.seed, which another node uses.  -EAGAIN: it has one, and the wanted seeds, those of
+ * `parts`, are not all known yet. */
 int image_header_read(const struct image_header *h, const struct image_what *want,
-		      struct image_what *ret, const char **why);
+		      const struct image_parts *parts, struct image_what *ret, const char **why);
 
 #endif

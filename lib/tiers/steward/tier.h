@@ -48,8 +48,9 @@ struct tier_item {
 	uint32_t note_bytes;
 	gpc_block ram; /* the block of RAM that iov points into */
 	/* 0, or a negative errno.  -ENOENT, -ESTALE: it is not there (any more).  -EBADMSG: it is
-	 * damaged.  -EAGAIN: it has a structure, and the pool has none yet.  -ETIME: it came too late.  -EINPROGRESS: it came too late, and the tier keeps
-	 * `ram` (a claim on it is dropped) and will release it.  Or another error of the tier */
+	 * damaged.  -EAGAIN: it has a structure, and the pool has none yet.  -ETIME: it came too
+	 * late.  -EINPROGRESS: it came too late, and the tier keeps `ram` (a claim on it is dropped)
+	 * and will release it.  Or another error of the tier */
 	int result;
 };
 
