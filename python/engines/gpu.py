@@ -577,7 +577,7 @@ async def beside(run, fleet, of, name, seed, known):
     (e, gpc), (plain, none) = await asyncio.gather(begun(run, fleet, Again(of), name, next(seeds)),
                                                    begun(run, fleet, system("none", run.options, 0), name + "-none", next(seeds)))
     ready, there = time.monotonic(), asyncio.create_task(asyncio.sleep(0) if known else of.began())
-    await asyncio.sleep(0.01)
+    await asyncio.wait([there], timeout=0.2)     # a cache that is there is found at once
 
     async def makes():
         return not there.done()

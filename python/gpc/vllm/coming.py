@@ -36,7 +36,7 @@ log = logging.getLogger("vllm.gpc")
 SMALL = 4 << 30                  # bytes that take about a second
 EARLY = 1.0                      # seconds from the moment when the making has begun
 AGAIN = 60                       # seconds from one error to the next
-PAUSE = 60                       # seconds before a cache is opened again
+PAUSE = 10                       # seconds before a cache is opened again
 
 
 def tell(error):

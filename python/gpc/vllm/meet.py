@@ -12,8 +12,8 @@ that was killed before that has left a file that names a life that is over.  A w
 and removes the file.
 
 If the cache is being made (coming.py), the file has COMES in place of a manager, and a worker attaches with its first
-job, which names the manager.  vLLM 0.33 asks its workers again when an engine wakes, so both files stay then, as long as
-there is COMES or that manager."""
+job, which names the manager.  vLLM 0.33 asks its workers again when an engine wakes, perhaps before that job.  So this
+file stays until the cache is there, and the file of the manager that follows stays until its end."""
 
 import atexit
 import glob
@@ -25,7 +25,6 @@ import gpc
 
 from ..engines.config import ConfigError
 from .cache import Where
-
 
 COMES = "comes"
 

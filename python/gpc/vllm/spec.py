@@ -15,8 +15,8 @@ from ..engines import words
 from ..engines.cache import bytes_of, open_cache
 from ..engines.namespace import Namespace
 from . import metrics, model, name
-from .coming import EARLY, SMALL, Coming, Opening
 from .adapters import Adapters
+from .coming import EARLY, SMALL, Coming, Opening
 from .config import Config, ConfigError
 from .image import Image
 from .manager import Manager
@@ -55,8 +55,9 @@ class GPCOffloadingSpec(base.OffloadingSpec):
     def __init__(self, config):
         super().__init__(config)
         self.conf = Config(self.extra_config)
-        # GPCConnector tells it, and OffloadingConnector does not; a later vLLM may have it here
-        self.vllm_config, self.by_connector = getattr(config, "vllm_config", None) or model.TOLD.get(), model.TOLD.get() is not None
+        told = model.TOLD.get()          # by GPCConnector, and not by OffloadingConnector
+        self.by_connector = told is not None
+        self.vllm_config = getattr(config, "vllm_config", None) or told          # a later vLLM may have it here
         if why := model.cannot_load(self.vllm_config):
             raise ConfigError(f"gpc.vllm: {why}")
         if not config.worker_kv_bytes_per_block:
