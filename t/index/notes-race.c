@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One process publishes blocks anew without rest, each under the next key, and another one reads
- * their notes: it never reads another key's, nor half of one.
+ * their notes: it never reads another key's, nor half of one.  A block is dropped when the next one
+ * is there, so a reader finds one at any time, also when the publisher does not run.
  * Tests: lib/look/note.c lib/index/segment/note.c */
 #include "t/lib/notes.h"
 
@@ -9,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BLOCKS = 2, MS = 1500 };
+enum { BLOCKS = 2, ROUNDS = 1500, READ = 200, WALKED = 20 };
 
 struct shared {                  /* between the two */
 	uint64_t number[BLOCKS]; /* of the key that was published last */
@@ -23,6 +24,7 @@ static struct shared *sh;
 static void publisher(void)
 {
 	gpc *c = cache_attach(0, 0);
+	gpc_block last = -1;
 	uint64_t n;
 
 	for (n = 1; !__atomic_load_n(&sh->stop, __ATOMIC_ACQUIRE); n++) {
@@ -31,7 +33,9 @@ static void publisher(void)
 		sh->block[n % BLOCKS] = b;
 		__atomic_store_n(&sh->number[n % BLOCKS], n, __ATOMIC_RELEASE);
 		must(gpc_release(c, &b, 1));
-		must(gpc_drop(c, &b, 1, NULL, 0, -1));
+		if (last >= 0)
+			must(gpc_drop(c, &last, 1, NULL, 0, -1));
+		last = b;
 		__atomic_store_n(&sh->rounds, n, __ATOMIC_RELEASE);
 	}
 	must(gpc_close(c));
@@ -72,20 +76,13 @@ static void walk_all(gpc *c, bool readonly, uint64_t *good, uint64_t *bad)
 		}
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 static void race(bool readonly)
 {
 	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
-	uint64_t good = 0, bad = 0, walked = 0, torn = 0, end, i;
+	uint64_t good = 0, bad = 0, walked = 0, torn = 0, i;
 	const char *who = readonly ? "a read-only handle" : "a peer";
 	gpc *c = NULL, *r;
+	bool gone = false; /* the publisher failed */
 	int status = -1;
 	pid_t pid;
 
@@ -98,7 +95,9 @@ static void race(bool readonly)
 		_exit(0);
 	}
 	must(gpc_attach(cache_name, &opt, readonly ? GPC_READONLY : 0, &c));
-	for (end = now_ms() + MS; now_ms() < end;) {
+	while ((__atomic_load_n(&sh->rounds, __ATOMIC_ACQUIRE) < ROUNDS || good < READ ||
+		walked < WALKED) &&
+	       !gone) {
 		for (i = 0; i < 32; i++) {
 			uint64_t n = __atomic_load_n(&sh->number[i % BLOCKS], __ATOMIC_ACQUIRE);
 
@@ -106,12 +105,13 @@ static void race(bool readonly)
 				read_one(c, n, sh->block[i % BLOCKS], &good, &bad);
 		}
 		walk_all(c, readonly, &walked, &torn);
+		gone = waitpid(pid, &status, WNOHANG) == pid;
 	}
 	__atomic_store_n(&sh->stop, true, __ATOMIC_RELEASE);
-	if (waitpid(pid, &status, 0) != pid)
+	if (!gone && waitpid(pid, &status, 0) != pid)
 		bail("no end of the publisher");
 	is_int(status, 0, "%s: %llu blocks were published", who, (unsigned long long)sh->rounds);
-	ok(good > 0, "%s: %llu times the tokens were read", who, (unsigned long long)good);
+	diag("%llu times the tokens were read", (unsigned long long)good);
 	is_int(bad, 0, "%s: never another key's", who);
 	diag("%llu entries walked", (unsigned long long)walked);
 	is_int(torn, 0, "%s: no walk has another key's digest", who);
