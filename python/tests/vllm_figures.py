@@ -157,6 +157,28 @@ b.has_blocks(other, 4)
 b.m.complete_load(set(keys), other)
 is_([y - x for x, y in zip(was, b.told())], [4, 4, 0], "four hits")
 b.m.on_request_finished(other)
+
+# vLLM asks in each step: one has an answer where something has changed, and now and then
+now, live = [1e9], "vllm:kv_offload_gpc_live"
+b.m.on_schedule_end(None)
+b.m.figures.clock = lambda: now[0]
+was = b.m.get_stats()
+is_(b.m.get_stats(), None, "nothing has changed: no figures")
+ctx, keys = fake.prompt("of the other engine", 3)
+fake.offer(a.m, keys, ctx)
+a.m.complete_store(set(keys), ctx)
+a.m.publisher.collect(60)
+a.m.on_request_finished(ctx)
+is_(b.m.get_stats(), None, "the other engine stores")
+now[0] += 0.6
+got = b.m.get_stats()
+is_((got.gauges[live] - was.gauges[live], got.counters, b.m.get_stats()), (3, {}, None), "which is seen a little later, once")
+ctx, keys = b.waits("its own", 2)
+is_(b.m.get_stats().gauges["vllm:kv_offload_gpc_ahead"], 2, "what it claims is told at once")
+b.has_blocks(ctx, 0)
+is_(b.m.get_stats().counters, {"vllm:kv_offload_gpc_lookups": 2}, "so is a count alone")
+b.m.on_request_finished(ctx)
+is_(b.m.get_stats().gauges["vllm:kv_offload_gpc_ahead"], 0, "and the end of what it claimed")
 for x in (a, b, e):
     x.m.shutdown()
 

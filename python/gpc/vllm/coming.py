@@ -106,11 +106,11 @@ class Coming:
     """The manager of an engine whose cache is being made: all of it that vLLM and GPCConnector call."""
 
     def __init__(self, opening, make, api, stats, engine, conf, namespace, adapters, clock=time.monotonic):
-        """make(cache): the manager that follows.  stats(): figures of an engine without a cache."""
+        """make(cache): the manager that follows.  stats: figures of an engine without a cache, told once."""
         self.opening, self.make, self.api, self.engine, self.clock = opening, make, api, engine, clock
         self.namespace, self.adapters = namespace, adapters
         self.unknown = {}        # requests whose adapter is looked at -> until when they wait for that
-        self.get_stats, self.next_word = stats, clock() + AGAIN
+        self.stats, self.next_word = stats, clock() + AGAIN
         self.hints = types.SimpleNamespace(take=lambda number: None)
         self.meeting = meet.leave_word(conf.dir, engine) if engine is not None else None
 
@@ -174,6 +174,10 @@ class Coming:
 
     def reset_cache(self):
         log.info("gpc: reset: this engine's namespace is %s from now on; others keep theirs", self.namespace.reset())
+
+    def get_stats(self):
+        stats, self.stats = self.stats, None
+        return stats
 
     def config_info(self):
         return []

@@ -26,7 +26,7 @@ from .events import Events
 from .finder import ASK, HIT, MISS, PENDING, RETRY, Finder, Request
 from .hints import OUTCOMES, Hints
 from .image import Slots
-from .metrics import info_of, stats_of
+from .metrics import Figures, info_of
 from .pending import Pending
 from .prompts import Prompts
 from .writer import Writer
@@ -73,7 +73,7 @@ class Manager:
         self.pending = Pending(events and "metadata_only" in getattr(api.OffloadingEvent, "__dataclass_fields__", ()),
                                self._live)
         self.prompts = Prompts(cache, name, conf, self.finder.asker.ask)
-        self.writer = Writer(cache, name, conf)
+        self.writer, self.figures = Writer(cache, name, conf), Figures(api, self.counts, cache)
         self.meeting = meet.leave(self.where, engine) if engine is not None else None
         self.late = False        # it follows a Coming, so its workers may ask for it until their first job
 
@@ -613,7 +613,7 @@ class Manager:
         self.limbo.clear()
 
     def get_stats(self):
-        return stats_of(self.api, self.counts, self.c, len(self.storing), len(self.finder.ahead), self.writer.look())
+        return self.figures.take(len(self.storing), len(self.finder.ahead), self.writer.look())
 
     def config_info(self):
         return [info_of(self.c, self.where.name, self.conf)]

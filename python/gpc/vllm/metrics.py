@@ -2,6 +2,8 @@
 # Tests: t/python/vllm-figures.t t/python/vllm-manager.t
 """Metrics for vLLM's Prometheus page."""
 
+import time
+
 from ..engines.cache import image_bytes
 from .cache import POOL
 
@@ -37,6 +39,7 @@ GAUGES = {
 }
 INFO = ("gpc_name", "gpc_slots", "gpc_chunk_bytes", "gpc_claim_chunks", "gpc_checksum")
 _PREFIX = "vllm:kv_offload_gpc_"
+AGAIN = 0.5                      # seconds from one look at the cache to the next, while nothing else changes
 
 
 def definitions(api):
@@ -46,15 +49,28 @@ def definitions(api):
     return out
 
 
-def stats_of(api, counts, cache, storing, ahead, writer):
-    """Counts since the last call.  They begin anew."""
-    stats = api.OffloadingConnectorStats()
-    for name in COUNTERS:
-        if counts[name]:
-            stats.increase_counter(_PREFIX + name, counts[name])
-            counts[name] = 0
-    _set_gauges(stats, storing=storing, ahead=ahead, live=cache.stats().live, writer=writer, available=cache.pool_available(POOL))
-    return stats
+class Figures:
+    """vLLM asks in each step, and takes each answer through two processes.  So a step in which nothing of this engine has
+    changed has none, but each AGAIN seconds, for the figures that other engines change."""
+
+    def __init__(self, api, counts, cache, clock=time.monotonic):
+        self.api, self.counts, self.c, self.clock = api, counts, cache, clock
+        self.told, self.next_look = None, 0
+
+    def take(self, storing, ahead, writer):
+        """Counts since the last call, which begin anew; None: as before."""
+        own, now = (storing, ahead, writer), self.clock()
+        if own == self.told and now < self.next_look and not any(self.counts.values()):
+            return None
+        self.told, self.next_look = own, now + AGAIN
+        stats = self.api.OffloadingConnectorStats()
+        for name in COUNTERS:
+            if self.counts[name]:
+                stats.increase_counter(_PREFIX + name, self.counts[name])
+                self.counts[name] = 0
+        _set_gauges(stats, storing=storing, ahead=ahead, live=self.c.stats().live, writer=writer,
+                    available=self.c.pool_available(POOL))
+        return stats
 
 
 def stats_of_none(api):

@@ -106,7 +106,7 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         if cache is not None:
             return follow(cache)
         log.info("gpc: the memory of the cache %s is being made: the engine starts meanwhile, and computes without it", called)
-        return GPCComing(opening, follow, API, lambda: metrics.stats_of_none(API), config.engine_id, conf, *known)
+        return GPCComing(opening, follow, API, metrics.stats_of_none(API), config.engine_id, conf, *known)
 
     def _follow(self, called, layout, tokens, known, cache):
         self._warn_of_bytes(cache, called)
