@@ -124,12 +124,14 @@ asked = s.below.counts["asked"]
 is_((s.exists(far[20:]), get(s, far[20:])), ([False] * 20, [None] * 20), "then nothing of it exists")
 is_(s.below.counts["asked"], asked, "and nobody asks it")
 below.PAUSE = 0.01
-s.below.late[below.DISK][0] = 0
+s.below.late[below.DISK][:2] = [0, 0.01]
 steward.go()
 while below.DISK in s.below.late:
     s.exists(far[20:21])
     time.sleep(0.01)
-is_(get(s, far[20:]), [True] * 20, "when it answers, all is there again")
+while get(s, far[20:]) != [True] * 20:   # on a busy machine some come behind the deadline, and are there then
+    time.sleep(0.01)
+ok(s.below.counts["asked"] > asked, "when it answers, all is there again")
 is_(held(s), (0, 0), "nothing is held")
 s.close()
 steward.end()

