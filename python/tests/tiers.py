@@ -14,6 +14,7 @@ import time
 from types import SimpleNamespace
 
 import gpc
+import below_tiers
 import gpc.engines.tiers as tiers
 from gpc.engines.bytes import address_of
 from gpc.engines.cache import POOL, close_cache, open_cache
@@ -256,6 +257,7 @@ refused("must say how large", "no size", gpc_disk=f"{tmp}/b.disk")
 refused("there is no folder /none", "no folder", gpc_disk="/none/b.disk", gpc_disk_blocks=5)
 refused("gpc_max_blocks: 200, at least 504 are wanted", "no room", gpc_max_blocks=200, **disk)
 refused("gpc_remote: there is no plugin none", "a store that is none", gpc_remote="none:x=1")
+refused("gpc_remote: ", "an option that it lacks", gpc_remote=f"{below_tiers.FOLDER}:no-such-option=1")
 is_(exists(""), False, "and no cache is left")
 
 # ---- engines: the writer dies, and who takes the seat over has the tiers ----

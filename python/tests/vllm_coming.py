@@ -148,6 +148,9 @@ coming.SMALL, coming.EARLY, spec.SMALL, spec.EARLY, coming.PAUSE = 0, 0.01, 0, 0
 # ---- a large cache ----
 
 gate = Gate()
+raises(ConfigError, "gpc_remote: there is no plugin none", lambda: Engine("-p", gate, gpc_remote="none:x=1"), "an error of the start ends it")
+ok(not gate.begun.is_set(), "before memory is made")
+gate = Gate()
 e = Engine("-l", gate)
 ok(isinstance(e.m, coming.Coming) and gate.begun.is_set(), "the start of an engine does not wait for the memory of a large cache")
 ok(any("is being made: the engine starts meanwhile" in t for _, t in logs), "it says so")

@@ -50,7 +50,7 @@ def _create(name, conf, layout, slot_bytes, block_tokens, label, hear, sums, mak
     if slots < 1:
         raise ConfigError(f"{conf.bytes_key}: {conf.bytes}, at least {(_TRANSIT + 1) * stride} are "
                           f"wanted: {_TRANSIT + 1} slots of {stride} bytes")
-    room = Room(conf, slots, slot_bytes)
+    room = Room(name, conf, slots, slot_bytes)
     most = max_blocks(conf, slots + _TRANSIT + room.blocks)
     offers = max(getattr(conf, "store_threshold", 0) - 1, 0)         # each takes an alias
     making()

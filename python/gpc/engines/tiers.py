@@ -63,12 +63,13 @@ def check(conf):
 class Room:
     """blocks: of all tiers."""
 
-    def __init__(self, conf, slots, slot_bytes):
+    def __init__(self, name, conf, slots, slot_bytes):
         self.key_file = getattr(conf, "key_file", "")
         self.known, self.blocks = read_key(self.key_file) if self.key_file else None, 0
         if getattr(conf, "disk", ""):
             self.blocks += self._of_disk(conf, slot_bytes)
         if getattr(conf, "remote", ""):
+            self._try_store(name, conf)
             self.blocks += conf.remote_blocks or min(max(4 * slots, 65536), _MOST)
 
     def secret(self):
@@ -87,6 +88,19 @@ class Room:
             if e.errno == errno.EBADMSG and not conf.disk_strict:
                 return None              # the file is set aside when it is opened
             raise ConfigError(f"gpc_disk: {e.strerror}") from None
+
+    @staticmethod
+    def _try_store(name, conf):
+        """Its plugin, and the options of that.  The store itself is asked when the tiers are opened."""
+        try:
+            gpc.tiers_open(name, dir=conf.dir or None, timeout=0, remote=conf.remote, remote_tag=conf.remote_tag or None,
+                           remote_blocks=conf.remote_blocks, remote_uses=conf.remote_min_uses, remote_ms=conf.remote_deadline,
+                           flags=gpc.TIERS_CHECK)
+        except gpc.Again:                # another process makes the cache
+            pass
+        except gpc.Error as e:
+            if not e.strerror.startswith("there is no cache"):
+                raise ConfigError(_explain(e, name, conf).strerror) from None
 
     def _of_disk(self, conf, slot_bytes):
         each, file = -(-slot_bytes // PAGE) * PAGE + HEADER, self._file(conf)
