@@ -93,9 +93,7 @@ class Room:
     def _try_store(name, conf):
         """Its plugin, and the options of that.  The store itself is asked when the tiers are opened."""
         try:
-            gpc.tiers_open(name, dir=conf.dir or None, timeout=0, remote=conf.remote, remote_tag=conf.remote_tag or None,
-                           remote_blocks=conf.remote_blocks, remote_uses=conf.remote_min_uses, remote_ms=conf.remote_deadline,
-                           flags=gpc.TIERS_CHECK)
+            gpc.tiers_open(name, dir=conf.dir or None, timeout=0, flags=gpc.TIERS_CHECK, **_of_store(conf))
         except gpc.Again:                # another process makes the cache
             pass
         except gpc.Error as e:
@@ -154,6 +152,11 @@ def _look(disk):
         return None
 
 
+def _of_store(conf):
+    return {"remote": conf.remote, "remote_tag": conf.remote_tag or None, "remote_blocks": conf.remote_blocks,
+            "remote_uses": conf.remote_min_uses, "remote_ms": conf.remote_deadline}
+
+
 def _options(conf, hear, secret):
     opt = {"dir": conf.dir or None, "timeout": 0, "log": hear}
     if secret:
@@ -163,8 +166,7 @@ def _options(conf, hear, secret):
                 "flags": sum(flag for word, flag in _FLAGS.items() if getattr(conf, "disk_" + word)),
                 "min_uses": conf.disk_min_uses, "max_age_s": conf.disk_max_age, "write_rate": conf.disk_write_rate}
     if conf.remote:
-        opt |= {"remote": conf.remote, "remote_tag": conf.remote_tag or None, "remote_blocks": conf.remote_blocks,
-                "remote_uses": conf.remote_min_uses, "remote_ms": conf.remote_deadline}
+        opt |= _of_store(conf)
     return opt | {"ahead": conf.disk_ahead}
 
 
