@@ -39,7 +39,7 @@ GAUGES = {
 }
 INFO = ("gpc_name", "gpc_slots", "gpc_chunk_bytes", "gpc_claim_chunks", "gpc_checksum")
 _PREFIX = "vllm:kv_offload_gpc_"
-AGAIN = 0.5                      # seconds from one look at the cache to the next, while nothing else changes
+LOOK = 0.5                       # seconds from one look at the cache to the next, while nothing else changes
 
 
 def definitions(api):
@@ -51,7 +51,7 @@ def definitions(api):
 
 class Figures:
     """vLLM asks in each step, and takes each answer through two processes.  So a step in which nothing of this engine has
-    changed has none, but each AGAIN seconds, for the figures that other engines change."""
+    changed has none, but each LOOK seconds, for the figures that other engines change."""
 
     def __init__(self, api, counts, cache, clock=time.monotonic):
         self.api, self.counts, self.c, self.clock = api, counts, cache, clock
@@ -62,7 +62,7 @@ class Figures:
         own, now = (storing, ahead, writer), self.clock()
         if own == self.told and now < self.next_look and not any(self.counts.values()):
             return None
-        self.told, self.next_look = own, now + AGAIN
+        self.told, self.next_look = own, now + LOOK
         stats = self.api.OffloadingConnectorStats()
         for name in COUNTERS:
             if self.counts[name]:
