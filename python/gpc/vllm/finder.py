@@ -50,7 +50,7 @@ class Request:
     """The state of one request, kept in its context."""
     __slots__ = ("pins", "loading", "again", "run", "memo", "waiting", "waits_for", "deadline", "gave_up", "generation", "salt", "lora",
                  "files", "until", "apart", "left_out", "failed", "loaded", "counted", "over", "refused", "missing",
-                 "raw", "places", "claimed", "offered", "going", "question", "since", "unread", "allowed", "below", "came",
+                 "raw", "places", "rest", "claimed", "offered", "going", "question", "since", "unread", "allowed", "below", "came",
                  "left", "waits_since", "wanted", "ends")
 
     def __init__(self, generation, apart=False, allowed=ALL, since=0, left=0.0):
@@ -78,6 +78,7 @@ class Request:
         self.offered = {}        # key -> whether it is stored: see Seen
         self.claimed = set()     # keys that it has, or had, ahead
         self.raw, self.run, self.places = {}, ([], b""), {}      # see keys_of, place_of
+        self.rest = ()           # see _rest: key, number of positions, and the answer
         self.over = False        # it has ended, and its requested blocks are given back
         self.refused = set()     # keys that a store asked for, and that another process computes
         self.missing = set()     # keys that a store asked for, and that have no block yet: see Shortage
@@ -228,17 +229,7 @@ class Finder:
 
     def _prefix(self, key, req, positions):
         """One call for the rest of the prompt.  Found blocks are referenced before the answer is given."""
-        at, group = positions.get(key), _group(key)
-        ours, pins, memo, loading = key[-4:], req.pins, req.memo, req.loading
-        rest = [key] if at is None else [k for k, p in positions.items() if p >= at]
-        if len(self.chained) > 1:
-            rest = [k for k in rest if k[-4:] == ours]
-        if pins or memo or loading:
-            rest = [k for k in rest if k not in pins and k not in memo and k not in loading]
-        rest.sort(key=positions.get)
-        if req.failed:           # keys after one of these are of no use
-            rest = rest[:next((i for i, k in enumerate(rest) if k in req.failed), len(rest))]
-        keys = self.keys_of(rest, req)
+        group, rest, keys = _group(key), *self._rest(key, req, positions)
         mine = keys if RAM in req.allowed else keys[:16 * self._may_have(keys, req)]
         blocks = self.c.acquire(mine, flags=gpc.QUIET if req.waiting else gpc.TOUCH)
         req.pins.update(zip(rest, blocks))
@@ -246,8 +237,28 @@ class Finder:
         if missed and self.below.mask and self._prefix_below(missed, keys[16 * len(blocks):], req):
             return
         if not missed or not self._wait_or_claim(missed, keys[16 * len(blocks):], req):
-            req.memo.update((k, MISS) for k in missed if k not in req.pins)
+            req.memo.update(dict.fromkeys(missed, MISS))     # lookups ask for pins first
             self._count_prefix(group, rest, keys, req)
+
+    def _rest(self, key, req, positions):
+        """Keys of the prompt from this one on, and their gpc keys.  A request that vLLM has no blocks for asks in each
+        step, mostly for the same ones."""
+        whole = not (req.pins or req.memo or req.loading or req.failed)
+        if whole and req.rest[:2] == (key, len(positions)):
+            return req.rest[2:]
+        at, pins, memo, loading = positions.get(key), req.pins, req.memo, req.loading
+        rest = [key] if at is None else [k for k, p in positions.items() if p >= at]
+        if len(self.chained) > 1:
+            rest = [k for k in rest if k[-4:] == key[-4:]]
+        if not whole:
+            rest = [k for k in rest if k not in pins and k not in memo and k not in loading]
+        rest.sort(key=positions.get)
+        if req.failed:           # keys after one of these are of no use
+            rest = rest[:next((i for i, k in enumerate(rest) if k in req.failed), len(rest))]
+        keys = self.keys_of(rest, req)
+        if whole:
+            req.rest = key, len(positions), rest, keys
+        return rest, keys
 
     def _count_prefix(self, group, rest, keys, req):
         """Called when the answer is no wait."""
