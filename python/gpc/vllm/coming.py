@@ -34,7 +34,7 @@ from .adapters import WAIT
 log = logging.getLogger("vllm.gpc")
 
 SMALL = 4 << 30                  # bytes that take about a second
-EARLY = 1.0                      # seconds from the moment when the making has begun
+EARLY = 0.2                      # seconds from the moment when the making has begun
 AGAIN = 60                       # seconds from one error to the next
 PAUSE = 10                       # seconds before a cache is opened again
 
