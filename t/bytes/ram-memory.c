@@ -14,6 +14,10 @@
 #include "index/segment/lockfile.h"
 #include "t/lib/smaps.h"
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
 /* ---- made ---- */
 
 static void test_made(void)
@@ -292,10 +296,73 @@ static void test_numa(void)
 	test_policy(GPC_NUMA_BIND, MPOL_BIND, "bind");
 }
 
+/* ---- huge pages ---- */
+
+/* MiB of the pool; steps of one thread; more MiB than the index has */
+enum { BIG = 96, BIG_STEPS = 2, MORE = 8 };
+
+/* Calls for the pool.  With too few huge pages one that takes more than most_mib fails. */
+static struct {
+	int calls, most_mib, longest_mib;
+} asked;
+
+int __real_madvise(void *at, size_t n, int advice);
+int __wrap_madvise(void *at, size_t n, int advice);
+int __wrap_madvise(void *at, size_t n, int advice)
+{
+	int mib = (int)(n >> 20);
+
+	if (advice == MADV_COLLAPSE && mib > MORE) {
+		asked.calls++;
+		asked.longest_mib = MAX(asked.longest_mib, mib);
+		if (asked.most_mib && mib > asked.most_mib) {
+			errno = ENOMEM;
+			return -1;
+		}
+	}
+	return __real_madvise(at, n, advice);
+}
+
+static void big(uint32_t numa, int most_mib)
+{
+	struct gpc_memory m = memory;
+	struct gpc_config cfg = config();
+	gpc *c = NULL;
+
+	m.block_bytes = 1 << 20;
+	m.threads = 1;
+	m.numa = numa;
+	cfg.ram_memory = &m;
+	cfg.ram_blocks = BIG;
+	cfg.max_blocks = 0;
+	memset(&asked, 0, sizeof(asked));
+	asked.most_mib = most_mib;
+	must(gpc_create(NAME, &cfg, NULL, 0, &c));
+	asked.most_mib = 0;
+	end(c);
+}
+
+/* Each call waits for all processors, and an mmap of this process waits for it. */
+static void test_collapse(void)
+{
+	int all;
+
+	big(GPC_NUMA_DEFAULT, 0);
+	is_int(asked.calls, BIG_STEPS, "a step asks once for its huge pages");
+	all = asked.longest_mib;
+	ok(all > 64, "for all of them: %d MiB", all);
+	big(GPC_NUMA_INTERLEAVE, 0);
+	is_int(asked.calls, BIG_STEPS, "also with pages of all nodes");
+	big(GPC_NUMA_DEFAULT, 64);
+	ok(asked.calls == BIG_STEPS * 3 && asked.longest_mib == all,
+	   "again for parts of it where there are too few: %d", asked.calls);
+}
+
 static int body(void)
 {
 	test_made();
 	test_own_fingerprint();
+	test_collapse();
 	test_refused();
 	test_missing();
 	test_fits();

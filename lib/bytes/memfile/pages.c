@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_pages.c - the pages of a pool's memory are all there before anybody uses them.
+/* pages.c - the pages of a pool's memory are all there before anybody uses them.
  *
  * Threads take steps of the file.  In each step they allocate and touch every page by
  * MADV_POPULATE_WRITE, which returns an error where a store would raise SIGBUS.  If the kernel
@@ -42,7 +42,8 @@
 
 #define HUGE       ((uint64_t)2 << 20)
 #define STEP       ((uint64_t)64 << 20)
-#define MASK_BITS  1024u /* the most nodes that any kernel can have */
+#define LONG_STEP  ((uint64_t)1 << 30) /* where the kernel makes huge pages of it */
+#define MASK_BITS  1024u               /* the most nodes that any kernel can have */
 #define MASK_WORDS (MASK_BITS / (8 * sizeof(unsigned long)))
 #define MIB(bytes) ((unsigned long long)((bytes) >> 20))
 
@@ -118,57 +119,63 @@ static int touch_range(const struct step *s, uint64_t at, uint64_t bytes)
 	return errno == EFAULT || errno == ENOMEM ? ENOSPC : errno;
 }
 
-/* Touch the first page of each huge page, then have the kernel make the huge pages.  The kernel
- * may have none; and it only collapses ranges that have a page. */
-static int touch_huge(const struct step *s, uint64_t at, uint64_t bytes)
+/* Touch so many bytes of each huge page, one after the other node's if they are interleaved. */
+static int touch_each(const struct step *s, uint64_t bytes)
 {
-	uint64_t i, whole = bytes & ~(HUGE - 1);
-	int err;
-
-	for (i = 0; i < whole; i += HUGE)
-		if ((err = touch_range(s, at + i, SHM_PAGE)))
-			return err;
-	if (whole)
-		madvise(s->t->base + at, whole, MADV_COLLAPSE);
-	return 0;
-}
-
-static int touch_pages(const struct step *s, uint64_t at, uint64_t bytes)
-{
-	int err = s->t->collapse ? touch_huge(s, at, bytes) : 0;
-
-	return err ? err : touch_range(s, at, bytes);
-}
-
-static int touch_in_turns(const struct step *s)
-{
-	uint64_t each = MAX(HUGE, s->t->unit), at, n;
+	uint64_t each = MAX(HUGE, s->t->unit), end = s->from + s->bytes, at;
 	int err = 0;
 
-	for (at = s->from; !err && at < s->from + s->bytes; at += n) {
-		n = MIN(each, s->from + s->bytes - at);
+	for (at = s->from; !err && at < end; at += each) {
 		/* if a node is full, other nodes help out */
-		err = set_policy(MPOL_PREFERRED, nth_node(s->t->nodes, at / each));
+		if (s->t->numa == GPC_NUMA_INTERLEAVE)
+			err = set_policy(MPOL_PREFERRED, nth_node(s->t->nodes, at / each));
 		if (!err)
-			err = touch_pages(s, at, n);
+			err = touch_range(s, at, MIN(bytes, end - at));
 	}
 	return err;
+}
+
+/* Each call first waits until all processors have done a short work.  Meanwhile it holds the lock of
+ * this process's mappings, so an mmap waits, too.  Therefore one call takes the whole step.  It ends
+ * where the kernel has no huge page, and does not tell where that was. */
+static void collapse_step(const struct step *s)
+{
+	uint64_t whole = s->bytes & ~(HUGE - 1), at;
+	uint8_t *base = s->t->base + s->from;
+
+	if (!whole || !madvise(base, whole, MADV_COLLAPSE) || errno == EINVAL)
+		return;
+	for (at = 0; at < whole; at += STEP)
+		madvise(base + at, MIN(STEP, whole - at), MADV_COLLAPSE);
+}
+
+/* The kernel only collapses a range that has a page, and it may have no huge pages. */
+static int touch_pages(const struct step *s)
+{
+	int err = s->t->collapse ? touch_each(s, SHM_PAGE) : 0;
+
+	if (err)
+		return err;
+	if (s->t->collapse)
+		collapse_step(s);
+	return s->t->numa == GPC_NUMA_INTERLEAVE ? touch_each(s, MAX(HUGE, s->t->unit))
+						 : touch_range(s, s->from, s->bytes);
 }
 
 /* With the thread's own policy, which is restored afterwards. */
 static int touch_by_policy(const struct step *s)
 {
 	struct node_mask before;
-	int mode, err;
+	int mode, err = 0;
 
 	if (s->t->numa == GPC_NUMA_DEFAULT)
-		return touch_pages(s, s->from, s->bytes);
+		return touch_pages(s);
 	if (get_mempolicy(&mode, before.word, MASK_BITS, NULL, 0))
 		return errno;
-	if (s->t->numa == GPC_NUMA_INTERLEAVE)
-		err = touch_in_turns(s);
-	else if (!(err = set_policy(MPOL_BIND, s->t->nodes)))
-		err = touch_pages(s, s->from, s->bytes);
+	if (s->t->numa == GPC_NUMA_BIND)
+		err = set_policy(MPOL_BIND, s->t->nodes);
+	if (!err)
+		err = touch_pages(s);
 	set_mempolicy(mode, mode == MPOL_DEFAULT ? NULL : before.word, MASK_BITS);
 	return err;
 }
@@ -194,18 +201,20 @@ static void touch_step(void *job)
 		tell(t, done);
 }
 
+/* Two steps or more for each thread, so that one that is late does not keep the others waiting. */
+static uint64_t step_bytes(const struct touch *t, uint32_t threads)
+{
+	uint64_t each = MIN(t->bytes / threads / 2, t->collapse ? LONG_STEP : STEP);
+
+	return ROUND_UP(MAX(each, HUGE), MAX(HUGE, t->unit));
+}
+
 static int touch_all(struct touch *t)
 {
-	uint64_t each = MAX(STEP, t->unit), n = (t->bytes + each - 1) / each, i;
 	uint32_t threads = t->pages->threads ? t->pages->threads : parallel_size();
-	struct step *steps;
+	uint64_t each = step_bytes(t, threads), n = (t->bytes + each - 1) / each, i;
+	struct step *steps = calloc(n, sizeof(*steps));
 
-	/* even small pools then have work for several threads */
-	while (n < threads && each > MAX(HUGE, t->unit)) {
-		each /= 2;
-		n = (t->bytes + each - 1) / each;
-	}
-	steps = calloc(n, sizeof(*steps));
 	if (!steps)
 		return ENOMEM;
 	for (i = 0; i < n; i++)
