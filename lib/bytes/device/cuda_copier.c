@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_copier.c - the properties of each GPU for copies, found out at first use and kept: how wide
- * a launch is, which pitch is too large, whether streams write words.  It also tells whether the
- * GPU still works.
+ * a launch is, whether streams write words, and which pitch is too large.  The pitch takes some
+ * tenths of a second, and only plans of copies between pools need it, so it is found out when the
+ * first of these asks.  This file also tells whether the GPU still works.
  *
  * For copies between two GPUs: memory of another process is opened on its own GPU (cuda_bytes.c),
  * so each pointer here belongs to one GPU of this process.  The other GPU's copy engine reaches it
@@ -64,11 +65,9 @@ static bool streams_write(int ordinal)
 
 static cudaError_t make_copier(struct cuda_copier *c, int ordinal)
 {
-	int processors = 0, pitch = 0;
+	int processors = 0;
 	cudaError_t e = attribute(ordinal, cudaDevAttrMultiProcessorCount, &processors);
 
-	if (e == cudaSuccess)
-		e = attribute(ordinal, cudaDevAttrMaxPitch, &pitch);
 	if (e == cudaSuccess)
 		e = CUDA((cudaError_t)launch_load_copy());
 	if (e == cudaSuccess)
@@ -80,7 +79,6 @@ static cudaError_t make_copier(struct cuda_copier *c, int ordinal)
 	c->ordinal = ordinal;
 	c->blocks = (uint32_t)processors * EACH;
 	c->writes = streams_write(ordinal);
-	c->max_pitch = MAX((uint64_t)pitch, cuda_probe_pitch(ordinal, c->stream));
 	return e;
 }
 
@@ -176,8 +174,24 @@ static int enable_peer(int here, int there)
 	return can ? 0 : err_set(ENODEV, "GPU %d cannot reach the memory of GPU %d", here, there);
 }
 
+static int find_pitch(struct cuda_copier *c, uint64_t *ret)
+{
+	cudaError_t e = cudaSuccess;
+	int pitch = 0;
+
+	pthread_mutex_lock(&lock);
+	if (!c->max_pitch)
+		e = attribute(c->ordinal, cudaDevAttrMaxPitch, &pitch);
+	if (e == cudaSuccess && !c->max_pitch)
+		c->max_pitch = MAX((uint64_t)pitch, cuda_probe_pitch(c->ordinal, c->stream));
+	*ret = c->max_pitch;
+	pthread_mutex_unlock(&lock);
+	return e == cudaSuccess ? 0 : cuda_error(e, "the device cannot be asked for its pitch");
+}
+
 static int limits_of(const uint8_t uuid[16], struct copy_limits *ret, int *ret_ordinal)
 {
+	uint64_t pitch = 0;
 	struct cuda_copier *c;
 	struct cuda_scope scope;
 	int err = cuda_enter_uuid(&scope, uuid, ret_ordinal);
@@ -186,7 +200,9 @@ static int limits_of(const uint8_t uuid[16], struct copy_limits *ret, int *ret_o
 		return err;
 	err = cuda_copier(*ret_ordinal, &c);
 	if (!err)
-		ret->max_pitch = MIN(ret->max_pitch, c->max_pitch);
+		err = find_pitch(c, &pitch);
+	if (!err)
+		ret->max_pitch = MIN(ret->max_pitch, pitch);
 	cuda_leave(&scope);
 	return err;
 }
