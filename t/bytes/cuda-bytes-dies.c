@@ -166,23 +166,24 @@ static int peers(int me)
 	struct copy_limits l;
 	struct copy_op op = { NULL, NULL, 4096, 64, 8192, 12288, 1, 0, 0 };
 	uint32_t done, i, j;
-	int n = 0, now = -1;
+	int n = 0, now = -1, mine = atoi(device_name() + 5), far;
 
 	uuid();
 	must_cuda(cudaGetDeviceCount(&n));
 	if (n < 2)
 		return 77;
-	must_cuda(cudaGetDeviceProperties(&p, 1));
+	far = (mine + 1) % n;
+	must_cuda(cudaGetDeviceProperties(&p, far));
 	memcpy(other, p.uuid.bytes, 16);
 	must_be(B->limits(other, uuid(), &l), 0);
 	need(!l.pairs, "pairs between two GPUs");
 	for (i = 0; i < MIB; i++)
 		host[i] = (uint8_t)(i * 7 + i / 4096);
-	must_cuda(cudaSetDevice(1));
+	must_cuda(cudaSetDevice(far));
 	must_cuda(cudaMalloc((void **)&to, MIB));
 	must_cuda(cudaMemset(to, 0, MIB));
 	must_cuda(cudaDeviceSynchronize());
-	must_cuda(cudaSetDevice(0));
+	must_cuda(cudaSetDevice(mine));
 	must_cuda(cudaMalloc((void **)&from, MIB));
 	must_cuda(cudaMemcpy(from, host, MIB, cudaMemcpyDefault));
 	must_cuda(cudaDeviceSynchronize());
@@ -190,7 +191,7 @@ static int peers(int me)
 	op.from = from;
 	must_be(B->copy(uuid(), &op, 1, NULL, &done), 0);
 	must_cuda(cudaGetDevice(&now));
-	must_be(now, 0);
+	must_be(now, mine);
 	must_cuda(cudaDeviceSynchronize());
 	must_cuda(cudaMemcpy(from, to, MIB, cudaMemcpyDefault));
 	must_cuda(cudaMemset(to, 0, MIB));
