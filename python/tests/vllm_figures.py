@@ -139,6 +139,8 @@ ok(a.hits + b.hits > 200, f"{a.hits + b.hits} hits")
 # one that waits for another: its question is answered when it waits no more
 ctx, keys = fake.prompt("waits", 4)
 a.ask(ctx, keys)
+a.m.count_asked(ctx)
+fake.settle(a.m)
 was = b.told()
 other, _ = fake.prompt("waits", 4)
 other.req_id = "other"
@@ -174,9 +176,14 @@ now[0] += 0.6
 got = b.m.get_stats()
 is_((got.gauges[live] - was.gauges[live], got.counters, b.m.get_stats()), (3, {}, None), "which is seen a little later, once")
 ctx, keys = b.waits("its own", 2)
-is_(b.m.get_stats().gauges["vllm:kv_offload_gpc_ahead"], 2, "what it claims is told at once")
+is_(b.m.get_stats(), None, "a request without room claims nothing")
 b.has_blocks(ctx, 0)
-is_(b.m.get_stats().counters, {"vllm:kv_offload_gpc_lookups": 2}, "so is a count alone")
+b.m.finder.asker.settle(60)
+got = b.m.get_stats()
+is_((got.gauges["vllm:kv_offload_gpc_ahead"], got.counters), (2, {"vllm:kv_offload_gpc_lookups": 2}),
+    "what it claims is told at once, and its question")
+b.m.count_own(ctx, 32)
+is_(b.m.get_stats().counters, {"vllm:kv_offload_gpc_hits_own": 2}, "so is a count alone")
 b.m.on_request_finished(ctx)
 is_(b.m.get_stats().gauges["vllm:kv_offload_gpc_ahead"], 0, "and the end of what it claimed")
 for x in (a, b, e):

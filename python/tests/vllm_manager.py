@@ -202,6 +202,38 @@ is_(held(b.c), (0, 1), "loaded: released")
 b.on_request_finished(ctx2)
 is_(held(b.c), (0, 0), "the claim ends with its request")
 
+# ---- vLLM has no blocks for a request yet: it claims nothing, and nobody waits for it ----
+
+b.later = {}                                                     # GPCConnector tells when it has them
+ctx, keys = fake.prompt("queued", 4)
+b.on_new_request(ctx)
+for _ in range(3):
+    b.ask_again(ctx)
+    answers(b, ctx, keys)
+    settle(b)
+    b.on_schedule_end(None)
+is_(held(b.c), (0, 0), "a request that waits for room asks in each step, and claims nothing")
+ctx2, _ = fake.prompt("queued", 4)
+is_(answers(a, ctx2, keys), [MISS], "and another engine does not wait for it")
+a.on_request_finished(ctx2)
+b.ask_again(ctx)
+answers(b, ctx, keys)
+b.count_asked(ctx)
+settle(b)
+is_(b.c.stats(b.c.info().peer).claims, 4, "when it has room, it claims what it computes")
+b.ask_again(ctx)
+b.count_asked(ctx)
+b.on_request_finished(ctx)
+is_(held(b.c), (0, 0), "until it ends")
+b.on_new_request(ctx)
+answers(b, ctx, keys)
+b.ask_again(ctx)
+b.count_asked(ctx)
+settle(b)
+is_(held(b.c), (0, 0), "a question that was followed by another one claims nothing")
+b.on_request_finished(ctx)
+b.later = None
+
 # ---- pending elsewhere ----
 
 ctx, keys = fake.prompt("two", 4)

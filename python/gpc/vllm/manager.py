@@ -323,12 +323,13 @@ class Manager:
 
     def ask_again(self, req_context):
         """Its last question found it no blocks.  Now it may ask for fewer, or for none."""
-        self._request(req_context).question.clear()
+        self.finder.ask_again(self._request(req_context))
 
     def count_asked(self, req_context):
         """vLLM has blocks for a request that asked for some."""
         req = self._request(req_context)
         self.finder.count_asked(req)
+        self.finder.claim_wanted(req)
         if req.below:
             req.below = {}
 
