@@ -115,7 +115,7 @@ void cuda_query_free(struct cuda_query *query); /* NULL is fine */
 struct cuda_copier {
 	int ordinal;
 	uint32_t blocks;     /* blocks of threads in a launch of copy.cu */
-	uint64_t max_pitch;  /* 0: nobody has asked for it yet; under cuda_copier.c's lock */
+	uint64_t max_pitch;  /* 0: nobody has asked for it yet */
 	cudaStream_t stream; /* for probes, and to find out whether the context is lost */
 	bool writes;         /* the driver's streams write words of 64 bits */
 	uint64_t *word;      /* a word of its memory that nobody reads */

@@ -42,8 +42,8 @@
 
 #define HUGE       ((uint64_t)2 << 20)
 #define STEP       ((uint64_t)64 << 20)
-#define LONG_STEP  ((uint64_t)1 << 30) /* where the kernel makes huge pages of it */
-#define MASK_BITS  1024u               /* the most nodes that any kernel can have */
+#define LONG_STEP  ((uint64_t)512 << 20) /* where the kernel makes huge pages of it */
+#define MASK_BITS  1024u                 /* the most nodes that any kernel can have */
 #define MASK_WORDS (MASK_BITS / (8 * sizeof(unsigned long)))
 #define MIB(bytes) ((unsigned long long)((bytes) >> 20))
 
@@ -143,7 +143,7 @@ static void collapse_step(const struct step *s)
 	uint64_t whole = s->bytes & ~(HUGE - 1), at;
 	uint8_t *base = s->t->base + s->from;
 
-	if (!whole || !madvise(base, whole, MADV_COLLAPSE) || errno == EINVAL)
+	if (!whole || !madvise(base, whole, MADV_COLLAPSE))
 		return;
 	for (at = 0; at < whole; at += STEP)
 		madvise(base + at, MIN(STEP, whole - at), MADV_COLLAPSE);
@@ -192,16 +192,21 @@ static void touch_step(void *job)
 	struct step *s = job;
 	struct touch *t = s->t;
 	uint64_t done;
-	int err = load_relaxed(&t->err) ? 0 : touch_by_policy(s);
+	int err;
 
-	if (err)
+	if (load_relaxed(&t->err))
+		return;
+	err = touch_by_policy(s);
+	if (err) {
 		store_relaxed(&t->err, err);
+		return;
+	}
 	done = order_add64(&t->done, s->bytes) + s->bytes;
 	if (!load_relaxed(&t->err) && done < t->bytes && pthread_equal(pthread_self(), t->caller))
 		tell(t, done);
 }
 
-/* Two steps or more for each thread, so that one that is late does not keep the others waiting. */
+/* Two steps for each thread, or more, as far as sizes of pages allow: a thread that is late then has less left. */
 static uint64_t step_bytes(const struct touch *t, uint32_t threads)
 {
 	uint64_t each = MIN(t->bytes / threads / 2, t->collapse ? LONG_STEP : STEP);
