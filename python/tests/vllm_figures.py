@@ -139,7 +139,7 @@ ok(a.hits + b.hits > 200, f"{a.hits + b.hits} hits")
 # one that waits for another: its question is answered when it waits no more
 ctx, keys = fake.prompt("waits", 4)
 a.ask(ctx, keys)
-a.m.count_asked(ctx)
+a.m.claim_wanted(ctx)
 fake.settle(a.m)
 was = b.told()
 other, _ = fake.prompt("waits", 4)

@@ -150,7 +150,7 @@ is_(held(m.c), 0, "nothing is held")
 
 ctx, keys = fake.prompt("computed", SHORT)
 is_(a.connector_scheduler._maximal_prefix_lookup(keys, ctx), 0, "nobody has it")
-m.count_asked(ctx)
+m.claim_wanted(ctx)
 m.finder.asker.settle(60)
 theirs = fake.prompt("computed", SHORT)[0]
 b = link(other)

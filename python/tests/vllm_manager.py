@@ -204,34 +204,69 @@ is_(held(b.c), (0, 0), "the claim ends with its request")
 
 # ---- vLLM has no blocks for a request yet: it claims nothing, and nobody waits for it ----
 
+def queued(what, *ends):
+    """A request of b that asks once: its keys, and then keys that end inside a chunk, as vLLM asks for some models."""
+    ctx, keys = fake.prompt(what, 4)
+    b.on_new_request(ctx)
+    b.ask_again(ctx)
+    answers(b, ctx, keys)
+    for at, k in enumerate(ends):
+        ctx._offload_key_positions[k] = 8 + 16 * at
+        b.lookup(k, ctx)
+    settle(b)
+    return ctx, keys
+
+
 b.later = {}                                                     # GPCConnector tells when it has them
-ctx, keys = fake.prompt("queued", 4)
-b.on_new_request(ctx)
+ctx, keys = queued("queued")
 for _ in range(3):
+    b.on_schedule_end(None)
     b.ask_again(ctx)
     answers(b, ctx, keys)
     settle(b)
-    b.on_schedule_end(None)
 is_(held(b.c), (0, 0), "a request that waits for room asks in each step, and claims nothing")
 ctx2, _ = fake.prompt("queued", 4)
 is_(answers(a, ctx2, keys), [MISS], "and another engine does not wait for it")
 a.on_request_finished(ctx2)
 b.ask_again(ctx)
 answers(b, ctx, keys)
-b.count_asked(ctx)
+b.claim_wanted(ctx)
 settle(b)
 is_(b.c.stats(b.c.info().peer).claims, 4, "when it has room, it claims what it computes")
-b.ask_again(ctx)
-b.count_asked(ctx)
 b.on_request_finished(ctx)
 is_(held(b.c), (0, 0), "until it ends")
-b.on_new_request(ctx)
-answers(b, ctx, keys)
+ctx, keys = queued("asked again")
+b.on_schedule_end(None)
 b.ask_again(ctx)
-b.count_asked(ctx)
+b.claim_wanted(ctx)
 settle(b)
 is_(held(b.c), (0, 0), "a question that was followed by another one claims nothing")
 b.on_request_finished(ctx)
+ctx, keys = queued("ended")
+b.on_request_finished(ctx)
+b.claim_wanted(ctx)
+settle(b)
+is_(held(b.c), (0, 0), "nor does one of a request that has ended")
+ctx, keys = queued("partial", *(bytes([i]) * 32 + bytes(4) for i in (1, 2)))
+b.claim_wanted(ctx)
+settle(b)
+is_(sorted(b.finder.ahead), sorted(keys), "vLLM asks for ends inside a chunk as well: its chunks are claimed, and no ends")
+b.on_request_finished(ctx)
+b.groups[1] = True                                               # a second group of full attention
+ctx, keys = fake.prompt("two groups", 4)
+both = keys + [k[:-4] + (1).to_bytes(4, "big") for k in keys]
+for at, k in enumerate(both[4:]):
+    ctx._offload_key_positions[k] = 16 * (at + 1)
+b.on_new_request(ctx)
+b.ask_again(ctx)
+b.lookup(both[0], ctx)
+b.lookup(both[4], ctx)
+b.claim_wanted(ctx)
+settle(b)
+is_(sorted(b.finder.ahead), sorted(both), "each group claims its chunks")
+b.on_request_finished(ctx)
+del b.groups[1]
+is_(held(b.c), (0, 0), "and gives them back")
 b.later = None
 
 # ---- pending elsewhere ----

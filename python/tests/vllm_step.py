@@ -576,7 +576,7 @@ m.later = {}
 fill_stock(m)
 ctx, keys = fake.prompt("mix", 40)
 m.lookup(keys[0], ctx)
-m.count_asked(ctx)
+m.claim_wanted(ctx)
 while not m.finder.asker.answers or m.finder.asked.keys() != set(keys[16:]):
     time.sleep(0.001)
 take, m.finder.asker.take = m.finder.asker.take, lambda: None        # the answer waits

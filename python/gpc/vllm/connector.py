@@ -255,6 +255,8 @@ class GPCConnector(OffloadingConnector):
         state = self.connector_scheduler._req_status.get(request.request_id)
         if state:
             self.connector_scheduler.manager.count_asked(state.req_context)
+            if not num_external_tokens:          # else it has blocks for what it loads, and vLLM tells the others later
+                self.connector_scheduler.manager.claim_wanted(state.req_context)
         if num_external_tokens:
             self.loading[request.request_id] = blocks.get_block_ids()
             if self.trace:

@@ -5,8 +5,8 @@
 compute here.
 
 Some rules keep engines from starving each other.  A request that waits holds no claim and no reserved block of its
-own.  It waits once, until its deadline.  A claim begins when vLLM has blocks for the request.  It is held by the request
-that computes its key, until the store takes it over or the request ends.
+own.  It waits once, until its deadline.  A claim begins when vLLM has blocks for all that the request computes.  It is
+held by the request that computes its key, also while it is preempted, until the store takes it over or the request ends.
 
 A prompt is looked for in RAM, then below it, then it is claimed.  Each step of vLLM asks anew, so the lookup that says
 HIT pins the blocks that have come.  Questions to the tiers (engines/below.py has their states):
@@ -42,7 +42,6 @@ from .seen import Seen
 HIT, MISS, PENDING, RETRY = "HIT", "MISS", "HIT_PENDING", "RETRY"
 ASK = 1.0                        # seconds that the asker waits for the writer; the scheduler does not wait
 _NOTHING = types.MappingProxyType({})     # most requests have none of these
-_NO_WANTS = (), b""
 RUN = 64                         # keys that are imported anew rather than found one by one
 PAUSE = 0.05                     # seconds from an answer with too few blocks to the next question for such a request
 
@@ -77,7 +76,7 @@ class Request:
         self.lora, self.files = None, None       # its adapter, and the state of the adapter's files
         self.until = None        # the adapter is asked for: when its lookups stop waiting
         self.offered = {}        # key -> whether it is stored: see Seen
-        self.wants = _NO_WANTS   # keys of its last question that it claims when vLLM has blocks for it
+        self.wants = {}          # group -> keys, and gpc keys, of its last question that it claims when it is computed
         self.claimed = set()     # keys that it has, or had, ahead
         self.raw, self.run, self.places = {}, ([], b""), {}      # see keys_of, place_of
         self.rest = ()           # see _rest: key, number of positions, and the answer
@@ -284,7 +283,7 @@ class Finder:
     def ask_again(self, req):
         """What its last question wanted is of no use any more."""
         req.question.clear()
-        req.wants = _NO_WANTS
+        req.wants.clear()
 
     # ---- below RAM ----
 
@@ -423,23 +422,27 @@ class Finder:
         if first.state == gpc.CLAIM_LIVE:        # published after this lookup
             req.pins.update(zip(mine, self.c.acquire(keys, flags=gpc.TOUCH)))
         elif first.state == gpc.CLAIM_MINE:
-            req.wants = mine, keys
+            req.wants.setdefault(_group(mine[0]), (mine, keys))  # vLLM may ask for ends of it that lie inside a chunk
             if not self.told_of_blocks():
                 self.claim_wanted(req)
         return False
 
     def claim_wanted(self, req):
-        """Called when vLLM has blocks for the request, or, if nobody tells that, at its lookup.  Until it has them, it may
-        wait for seconds; then it would hold slots in vain, and other engines would wait for it."""
-        (mine, keys), req.wants = req.wants, _NO_WANTS
-        mine = mine[:self.seen.ready(keys)] if mine else ()      # no request should wait for a key that is not stored
-        if not mine:
-            return
+        """Called when vLLM has blocks for all that the request computes, or, if nobody tells that, at its lookup.  Until
+        it has them, it may wait for seconds; then it would hold slots in vain, and other engines would wait for it."""
+        wants, req.wants, req.rest = req.wants, {}, ()
+        for mine, keys in wants.values() if not req.over else ():
+            # no request should wait for a key that is not stored
+            ready = min(self.seen.ready(keys), self.most_ahead - len(self.ahead) - len(self.asked))
+            if ready > 0:
+                self._claim_some(mine[:ready], keys[:16 * ready], req)
+
+    def _claim_some(self, mine, keys, req):
         n = self.take_stock(mine, req)
         if n:
             self._claim_ahead(mine[:n], keys[:16 * n], req)
         if n < len(mine):
-            self.ask(mine[n:], keys[16 * n:16 * len(mine)], req, False)
+            self.ask(mine[n:], keys[16 * n:], req, False)
 
     def take_stock(self, keys, req):
         """The number of the first ones that get a block of the stock, at once."""

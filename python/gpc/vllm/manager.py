@@ -329,9 +329,12 @@ class Manager:
         """vLLM has blocks for a request that asked for some."""
         req = self._request(req_context)
         self.finder.count_asked(req)
-        self.finder.claim_wanted(req)
         if req.below:
             req.below = {}
+
+    def claim_wanted(self, req_context):
+        """vLLM has blocks for all of a request, which is computed from now on."""
+        self.finder.claim_wanted(self._request(req_context))
 
     def count_own(self, req_context, tokens):
         """Tokens that the engine has in its own prefix cache, at the first question of a request; they are no lookup of
