@@ -8,13 +8,17 @@
  *   way        a step of 64 MiB in the bare program
  *   store      a store to each page
  *   populate   MADV_POPULATE_WRITE
- *   collapse   a store to each 2 MiB, MADV_COLLAPSE, MADV_POPULATE_WRITE: as the library does
+ *   collapse   a store to each 2 MiB, MADV_COLLAPSE, MADV_POPULATE_WRITE: as the library does in
+ *              longer steps
  *   write      pwrite of 1 MiB of zeros: pages without a mapping
  *
  * Files lie in the threads' way in turn, so with several of them each lock of a file has its share.
  * The run behind one that has freed huge pages is the fastest, so before each one as much
  * memory is taken in huge pages and freed again.  The mark is of the fastest way with several
- * files. */
+ * files.
+ *
+ * The last row is of another thread of the process, which maps 1 MiB and unmaps it, again and again,
+ * while the pool is made: it waits for the lock of the process's mappings. */
 #include "config.h"
 
 #include "bench-rows.h"
@@ -213,6 +217,44 @@ static double by_gpc(void)
 	return at;
 }
 
+/* ---- another thread beside it ---- */
+
+static struct beside {
+	int stop;
+	double us, times;
+} beside;
+
+static void *map_run(void *arg)
+{
+	double at;
+	void *p;
+
+	while (!__atomic_load_n(&beside.stop, __ATOMIC_RELAXED)) {
+		at = now_us();
+		p = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (p != MAP_FAILED)
+			munmap(p, MIB);
+		beside.us += now_us() - at;
+		beside.times++;
+		usleep(200);
+	}
+	return arg;
+}
+
+/* The mean of an mmap and a munmap. */
+static double maps_beside_gpc(void)
+{
+	pthread_t thread;
+
+	beside = (struct beside){ 0 };
+	if (pthread_create(&thread, NULL, map_run, NULL))
+		fail("cannot start a thread");
+	by_gpc();
+	__atomic_store_n(&beside.stop, 1, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	return beside.times ? beside.us / beside.times : 0;
+}
+
 /* ---- all in turns ---- */
 
 struct measured {
@@ -291,11 +333,14 @@ static double measure(struct measured *m, double (*call)(enum way, uint32_t), en
 static void compare(void)
 {
 	static struct measured m[WAYS][2], pool;
+	static struct times maps;
 	uint32_t r, w, k;
+	struct row row;
 	double ours;
 
 	for (r = 0; r < rounds; r++) {
 		ours = measure(&pool, NULL, 0, 0);
+		add_us(&maps, maps_beside_gpc());
 		for (w = 0; w < WAYS; w++)
 			for (k = 0; k < 2; k++) {
 				if (!known[w] || (only >= 0 && (int)w != only))
@@ -315,6 +360,8 @@ static void compare(void)
 			else if (!known[w] && !k)
 				row_skip(why_not[w], "%s", way_name[w]);
 	say(&pool, "gpc_pool_make", 1, NULL);
+	row = row_of(&maps, "us");
+	row_add(&row, "an mmap and a munmap of 1 MiB beside gpc_pool_make");
 }
 
 /* ---- options ---- */
