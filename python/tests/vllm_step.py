@@ -593,5 +593,47 @@ m.on_request_finished(ctx)
 m.on_schedule_end(None)
 m.c.ticket_wait()
 is_(m.c.stats().live, 40, "all are stored")
+
+# ---- two requests of one engine for the same chunks: the first one loads something before, and claims behind the second ----
+
+fill_stock(m)
+before = m.c.stats(m.c.info().peer).reserved
+first, keys = fake.prompt("twins", 8)
+second, _ = fake.prompt("twins", 8)
+second.req_id = "second"
+m.lookup(keys[0], first)
+m.lookup(keys[0], second)
+m.claim_wanted(second)
+m.finder.asker.settle(60)
+fill_stock(m)
+m.claim_wanted(first)
+m.finder.asker.settle(60)
+is_([m.finder.ahead[k][0] is m._request(second) for k in keys], [True] * 8, "it does not take what the other one has claimed")
+for ctx in (first, second):
+    m.on_request_finished(ctx)
+m.finder.asker.settle(60)
+m.on_schedule_end(None)
+fill_stock(m)
+is_((m.c.stats(m.c.info().peer).reserved, m.c.stats().claims), (before, 0), "and nothing stays when both have ended")
+
+first, keys = fake.prompt("two salts", 8)
+second, _ = fake.prompt("two salts", 8)
+second.req_id = "second"
+m.lookup(keys[0], first)
+m.claim_wanted(first)
+m.finder.asker.settle(60)
+fill_stock(m)
+m._request(second).salt = b"of another adapter"
+out = m.prepare_store(keys, second)
+m.finder.asker.settle(60)
+is_([m.finder.ahead.get(k, [None])[0] is m._request(first) for k in keys], [True] * 8, "a store with another salt takes none of it either")
+m.complete_store(set(out.keys_to_store), second)
+for ctx in (first, second):
+    m.on_request_finished(ctx)
+m.finder.asker.settle(60)
+m.publisher.collect(60)
+m.on_schedule_end(None)
+fill_stock(m)
+is_((m.c.stats(m.c.info().peer).reserved, m.c.stats().claims), (before, 0), "and nothing stays then")
 m.shutdown()
 done()

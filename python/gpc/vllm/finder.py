@@ -433,9 +433,14 @@ class Finder:
         wants, req.wants, req.rest = req.wants, {}, ()
         for mine, keys in wants.values() if not req.over else ():
             # no request should wait for a key that is not stored
-            ready = min(self.seen.ready(keys), self.most_ahead - len(self.ahead) - len(self.asked))
-            if ready > 0:
-                self._claim_some(mine[:ready], keys[:16 * ready], req)
+            most = max(0, min(len(mine), self.seen.ready(keys), self.most_ahead - len(self.ahead) - len(self.asked)))
+            n = next((i for i, k in enumerate(mine[:most]) if self._is_ours(k)), most)
+            if n:
+                self._claim_some(mine[:n], keys[:16 * n], req)
+
+    def _is_ours(self, key):
+        """Has a request of this engine claimed it, or does it store it?  It may have begun to behind another one's lookup."""
+        return key in self.ahead or key in self.asked or key in self.storing
 
     def _claim_some(self, mine, keys, req):
         n = self.take_stock(mine, req)
@@ -445,7 +450,9 @@ class Finder:
             self.ask(mine[n:], keys[16 * n:], req, False)
 
     def take_stock(self, keys, req):
-        """The number of the first ones that get a block of the stock, at once."""
+        """The number of the first ones that get a block of the stock, at once.  A key that a request has ahead, of another
+        salt maybe, keeps its block."""
+        keys = keys[:next((i for i, k in enumerate(keys) if k in self.ahead), len(keys))]
         try:
             blocks = self.c.reserve(POOL, len(keys), flags=gpc.IN_HAND | gpc.PARTIAL, timeout=0) if keys else []
         except gpc.Error:
