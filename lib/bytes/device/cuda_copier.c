@@ -179,15 +179,16 @@ static int find_pitch(struct cuda_copier *c, uint64_t *ret)
 	cudaError_t e = cudaSuccess;
 	int pitch = 0;
 
-	*ret = load_acquire(&c->max_pitch); /* of a probe below, by whatever thread */
+	*ret = load_relaxed(&c->max_pitch); /* nothing else comes with it */
 	if (*ret)
 		return 0;
 	pthread_mutex_lock(&lock);
-	if (!c->max_pitch)
+	if (!c->max_pitch) {
 		e = attribute(c->ordinal, cudaDevAttrMaxPitch, &pitch);
-	if (e == cudaSuccess && !c->max_pitch)
-		store_release(&c->max_pitch,
-			      MAX((uint64_t)pitch, cuda_probe_pitch(c->ordinal, c->stream)));
+		if (e == cudaSuccess)
+			store_relaxed(&c->max_pitch, MAX((uint64_t)pitch,
+							 cuda_probe_pitch(c->ordinal, c->stream)));
+	}
 	*ret = c->max_pitch;
 	pthread_mutex_unlock(&lock);
 	return e == cudaSuccess ? 0 : cuda_error(e, "the device cannot be asked for its pitch");

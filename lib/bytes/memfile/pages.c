@@ -206,7 +206,8 @@ static void touch_step(void *job)
 		tell(t, done);
 }
 
-/* Two steps for each thread, or more, as far as sizes of pages allow: a thread that is late then has less left. */
+/* Two steps for each thread, or more, as far as sizes of pages allow: a thread that is late then has
+ * less left. */
 static uint64_t step_bytes(const struct touch *t, uint32_t threads)
 {
 	uint64_t each = MIN(t->bytes / threads / 2, t->collapse ? LONG_STEP : STEP);
