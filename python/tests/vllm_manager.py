@@ -228,6 +228,7 @@ is_(held(b.c), (0, 0), "a request that waits for room asks in each step, and cla
 ctx2, _ = fake.prompt("queued", 4)
 is_(answers(a, ctx2, keys), [MISS], "and another engine does not wait for it")
 a.on_request_finished(ctx2)
+settle(a)                        # its own claim has ended
 b.ask_again(ctx)
 answers(b, ctx, keys)
 b.claim_wanted(ctx)
