@@ -206,26 +206,33 @@ static void touch_step(void *job)
 		tell(t, done);
 }
 
-/* Two steps for each thread, or more, as far as sizes of pages allow: a thread that is late then has
- * less left. */
-static uint64_t step_bytes(const struct touch *t, uint32_t threads)
+/* The next step.  Long ones come first, since each has a wait of its own.  Then they become shorter, so
+ * that all threads end at about the same time. */
+static uint64_t step_bytes(const struct touch *t, uint32_t threads, uint64_t left)
 {
-	uint64_t each = MIN(t->bytes / threads / 2, t->collapse ? LONG_STEP : STEP);
+	uint64_t most = t->collapse ? LONG_STEP : STEP;
+	uint64_t least = MIN(STEP, t->bytes / threads / 2);
+	uint64_t each = MAX(MIN(left / threads / 2, most), MAX(least, HUGE));
 
-	return ROUND_UP(MAX(each, HUGE), MAX(HUGE, t->unit));
+	return MIN(ROUND_UP(each, MAX(HUGE, t->unit)), left);
 }
 
 static int touch_all(struct touch *t)
 {
-	uint32_t threads = t->pages->threads ? t->pages->threads : parallel_size();
-	uint64_t each = step_bytes(t, threads), n = (t->bytes + each - 1) / each, i;
-	struct step *steps = calloc(n, sizeof(*steps));
+	uint32_t threads = t->pages->threads ? t->pages->threads : parallel_size(), n = 0;
+	uint64_t from, bytes;
+	struct step *steps;
 
+	for (from = 0; from < t->bytes; from += step_bytes(t, threads, t->bytes - from))
+		n++;
+	steps = calloc(n, sizeof(*steps));
 	if (!steps)
 		return ENOMEM;
-	for (i = 0; i < n; i++)
-		steps[i] = (struct step){ t, i * each, MIN(each, t->bytes - i * each) };
-	parallel_run(threads, touch_step, steps, sizeof(*steps), (uint32_t)n);
+	for (from = n = 0; from < t->bytes; from += bytes) {
+		bytes = step_bytes(t, threads, t->bytes - from);
+		steps[n++] = (struct step){ t, from, bytes };
+	}
+	parallel_run(threads, touch_step, steps, sizeof(*steps), n);
 	free(steps);
 	return t->err;
 }
