@@ -83,7 +83,9 @@ struct gpc_memory { /* the memory that a pool is to have; zero = default; set si
 	/* RAM: a folder of a hugetlbfs for the file; NULL or "" = beside the cache's files, with
 	 * huge pages where the kernel gives them */
 	const char *huge_dir;
-	uint32_t threads; /* RAM: threads that touch the pages; 0 = one per processor, at most 16 */
+	/* RAM: threads that touch the pages; 0 = one per processor, at most 16.  All but the caller's
+	 * have the lowest priority. */
+	uint32_t threads;
 	/* RAM: the caller's thread calls it with the bytes that are done, and all bytes; any answer
 	 * but 0 ends the call with -ECANCELED */
 	int (*progress)(void *arg, uint64_t done, uint64_t bytes);

@@ -7,7 +7,9 @@
 
 #include <fcntl.h>
 #include <numaif.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "index/peer/handle.h"
@@ -306,6 +308,30 @@ static struct {
 	int calls, most_mib, longest_mib, last_mib;
 } asked;
 
+/* Of the calls for pages, with two threads: who has come, and their nice values. */
+static struct {
+	bool on;
+	pthread_t caller;
+	uint32_t callers, others;      /* read by both threads */
+	int before, nice, others_nice; /* before: all calls */
+} ranks;
+
+/* Each of the two has a step: it waits in there until the other one has come. */
+static void see_rank(void)
+{
+	int nice = getpriority(PRIO_PROCESS, 0); /* of this thread */
+
+	if (pthread_equal(pthread_self(), ranks.caller)) {
+		ranks.nice = nice;
+		store_release(&ranks.callers, 1);
+	} else {
+		ranks.others_nice = nice;
+		store_release(&ranks.others, 1);
+	}
+	while (!load_acquire(&ranks.callers) || !load_acquire(&ranks.others))
+		sched_yield();
+}
+
 int __real_madvise(void *at, size_t n, int advice);
 int __wrap_madvise(void *at, size_t n, int advice);
 int __wrap_madvise(void *at, size_t n, int advice)
@@ -313,6 +339,8 @@ int __wrap_madvise(void *at, size_t n, int advice)
 	int mib = (int)(n >> 20);
 
 	if (advice == MADV_COLLAPSE && mib > MORE) {
+		if (ranks.on)
+			see_rank();
 		asked.calls++;
 		asked.last_mib = mib;
 		asked.longest_mib = MAX(asked.longest_mib, mib);
@@ -324,14 +352,14 @@ int __wrap_madvise(void *at, size_t n, int advice)
 	return __real_madvise(at, n, advice);
 }
 
-static void big(uint32_t numa, int most_mib)
+static void big(uint32_t numa, uint32_t threads, int most_mib)
 {
 	struct gpc_memory m = memory;
 	struct gpc_config cfg = config();
 	gpc *c = NULL;
 
 	m.block_bytes = 1 << 20;
-	m.threads = 1;
+	m.threads = threads;
 	m.numa = numa;
 	cfg.ram_memory = &m;
 	cfg.ram_blocks = BIG;
@@ -348,23 +376,37 @@ static void test_collapse(void)
 {
 	int all;
 
-	big(GPC_NUMA_DEFAULT, 0);
+	big(GPC_NUMA_DEFAULT, 1, 0);
 	is_int(asked.calls, BIG_STEPS, "a step asks once for its huge pages");
 	all = asked.longest_mib;
 	ok(all > 64, "for all of them: %d MiB", all);
 	ok(asked.last_mib < all / 2, "the last step is short: %d MiB", asked.last_mib);
-	big(GPC_NUMA_INTERLEAVE, 0);
+	big(GPC_NUMA_INTERLEAVE, 1, 0);
 	is_int(asked.calls, BIG_STEPS, "also with pages of all nodes");
-	big(GPC_NUMA_DEFAULT, 64);
+	big(GPC_NUMA_DEFAULT, 1, 64);
 	ok(asked.calls == BIG_STEPS + 2 && asked.longest_mib == all,
 	   "again for parts of it where there are too few: %d", asked.calls);
 }
 
+/* The program's other threads come first. */
+static void test_priority(void)
+{
+	ranks.on = true;
+	ranks.caller = pthread_self();
+	big(GPC_NUMA_DEFAULT, 2, 0);
+	ranks.on = false;
+	is_int(ranks.others_nice, 19, "a thread of ours has the lowest priority");
+	is_int(ranks.nice, ranks.before, "the caller's keeps its own one");
+	is_int(getpriority(PRIO_PROCESS, 0), ranks.before, "also afterwards");
+}
+
 static int body(void)
 {
+	ranks.before = getpriority(PRIO_PROCESS, 0);
 	test_made();
 	test_own_fingerprint();
 	test_collapse();
+	test_priority();
 	test_refused();
 	test_missing();
 	test_fits();

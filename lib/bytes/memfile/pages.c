@@ -6,6 +6,9 @@
  * does not know it (before Linux 5.14), they use posix_fallocate and then stores.  In a tmpfs one
  * page of each huge page comes first: then MADV_COLLAPSE makes a huge page of it, if there is any.
  *
+ * An engine may start meanwhile, and needs the processors.  So the threads of ours have the lowest
+ * priority.  The caller's thread keeps its own one, and goes on where no processor is ever free.
+ *
  * A huge page goes where its first page is, whatever the file's policy says, and an interleaving
  * policy puts every 512th page on one node.  So the thread sets its own policy while it touches,
  * anew for each huge page.  Then the whole file gets its policy, for queries and for pages that
@@ -25,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -43,6 +47,7 @@
 #define HUGE       ((uint64_t)2 << 20)
 #define STEP       ((uint64_t)64 << 20)
 #define LONG_STEP  ((uint64_t)512 << 20) /* where the kernel makes huge pages of it */
+#define LOWEST     19                    /* of setpriority */
 #define MASK_BITS  1024u                 /* the most nodes that any kernel can have */
 #define MASK_WORDS (MASK_BITS / (8 * sizeof(unsigned long)))
 #define MIB(bytes) ((unsigned long long)((bytes) >> 20))
@@ -186,23 +191,26 @@ static void tell(struct touch *t, uint64_t done)
 		store_relaxed(&t->err, ECANCELED);
 }
 
-/* A job of parallel_run(). */
+/* A job of parallel_run(), whose threads end with it. */
 static void touch_step(void *job)
 {
 	struct step *s = job;
 	struct touch *t = s->t;
+	bool callers = pthread_equal(pthread_self(), t->caller);
 	uint64_t done;
 	int err;
 
 	if (load_relaxed(&t->err))
 		return;
+	if (!callers)
+		setpriority(PRIO_PROCESS, 0, LOWEST); /* 0 stands for this thread */
 	err = touch_by_policy(s);
 	if (err) {
 		store_relaxed(&t->err, err);
 		return;
 	}
 	done = order_add64(&t->done, s->bytes) + s->bytes;
-	if (!load_relaxed(&t->err) && done < t->bytes && pthread_equal(pthread_self(), t->caller))
+	if (!load_relaxed(&t->err) && done < t->bytes && callers)
 		tell(t, done);
 }
 
