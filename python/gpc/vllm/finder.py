@@ -78,7 +78,7 @@ class Request:
         self.offered = {}        # key -> whether it is stored: see Seen
         self.wants = {}          # group -> keys, and gpc keys, of its last question that it claims when it is computed
         self.claimed = set()     # keys that it has, or had, ahead
-        self.raw, self.run, self.places = {}, ([], b""), {}      # see keys_of, place_of
+        self.raw, self.run, self.places = {}, ([], b""), {}      # see keys_of, before
         self.rest = ()           # see _rest: key, number of positions, and the answer
         self.over = False        # it has ended, and its requested blocks are given back
         self.refused = set()     # keys that a store asked for, and that another process computes
@@ -126,7 +126,7 @@ class Finder:
         self.chained = groups    # the manager's list, which may grow
         self.peer = cache.info().peer
         self.salt = b""          # salt of the namespace
-        self.ahead = {}          # key -> [request, block]: claimed, not yet stored
+        self.ahead = {}          # key -> (request, block): claimed, not yet stored
         self.most_ahead = cache.pool_get(POOL).blocks // 4
         self.asker = Asker()
         self.below = Below(cache, POOL, conf.below_ms, lambda: self.clock())
@@ -169,11 +169,13 @@ class Finder:
             raw[k] = made[16 * i:16 * i + 16]
         return made
 
-    def place_of(self, positions, req):
-        """(group, which ends a key, and the place where the chunk ends) -> key.  Keys are only added."""
-        if len(positions) > len(req.places):
+    def before(self, key, place, positions, req):
+        """The key of its group whose chunk ends at that place of the prompt, or None."""
+        if place <= 0:
+            return None
+        if len(positions) > len(req.places):     # keys are only added
             req.places.update(((k[-4:], p), k) for k, p in itertools.islice(positions.items(), len(req.places), None))
-        return req.places
+        return req.places.get((key[-4:], place))
 
     def lookup(self, key, req, positions):
         if req.apart or req.left_out or key in req.failed:
@@ -434,13 +436,17 @@ class Finder:
         for mine, keys in wants.values() if not req.over else ():
             # no request should wait for a key that is not stored
             most = max(0, min(len(mine), self.seen.ready(keys), self.most_ahead - len(self.ahead) - len(self.asked)))
-            n = next((i for i, k in enumerate(mine[:most]) if self._is_ours(k)), most)
+            n = self._not_ours(mine[:most])
             if n:
                 self._claim_some(mine[:n], keys[:16 * n], req)
 
-    def _is_ours(self, key):
-        """Has a request of this engine claimed it, or does it store it?  It may have begun to behind another one's lookup."""
-        return key in self.ahead or key in self.asked or key in self.storing
+    def _not_ours(self, keys):
+        """The number of the first ones that no request of this engine has claimed or stores.  It may have begun to behind
+        another one's lookup."""
+        some = (self.ahead, self.asked, self.storing)
+        if all(of.keys().isdisjoint(keys) for of in some):
+            return len(keys)
+        return next(i for i, k in enumerate(keys) if any(k in of for of in some))
 
     def _claim_some(self, mine, keys, req):
         n = self.take_stock(mine, req)
@@ -452,13 +458,13 @@ class Finder:
     def take_stock(self, keys, req):
         """The number of the first ones that get a block of the stock, at once.  A key that a request has ahead, of another
         salt maybe, keeps its block."""
-        keys = keys[:next((i for i, k in enumerate(keys) if k in self.ahead), len(keys))]
+        if not self.ahead.keys().isdisjoint(keys):
+            keys = keys[:next(i for i, k in enumerate(keys) if k in self.ahead)]
         try:
             blocks = self.c.reserve(POOL, len(keys), flags=gpc.IN_HAND | gpc.PARTIAL, timeout=0) if keys else []
         except gpc.Error:
             return 0
-        for k, b in zip(keys, sorted(blocks)):       # neighbours are copied together
-            self.ahead[k] = [req, b]
+        self.ahead.update(zip(keys, zip(itertools.repeat(req), sorted(blocks))))     # neighbours are copied together
         req.claimed.update(keys[:len(blocks)])
         return len(blocks)
 
@@ -521,7 +527,7 @@ class Finder:
             if store and take and state == gpc.CLAIM_LIVE and k in req.going:
                 state = gpc.CLAIM_MINE
             if state in take and k not in self.ahead:
-                self.ahead[k] = [req, b]
+                self.ahead[k] = req, b
                 req.claimed.add(k)
                 continue
             back.append(b)
@@ -542,6 +548,11 @@ class Finder:
     def is_ahead(self, key, req):
         """Has the key a block that is claimed, for this salt?"""
         return key in self.ahead and self.ahead[key][0].salt == req.salt
+
+    def are_ahead(self, keys, req):
+        """Is each of them ahead for this request?"""
+        held = list(map(self.ahead.get, keys))
+        return None not in held and all(by is req for by, _ in held)
 
     def take_ahead(self, key):
         return self.ahead.pop(key)[1]

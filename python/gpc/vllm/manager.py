@@ -364,12 +364,15 @@ class Manager:
         live = self.c.lookup(self.finder.keys_of(keys, req), flags=gpc.TOUCH)
         if req.going:                    # their drops may not be done yet
             live = [-1 if k in req.going else b for k, b in zip(keys, live)]
-        ahead, rest, finder, held = [], [], self.finder, self.finder.ahead
-        for k, b in zip(keys, live):
-            if k in held and held[k][0].salt == req.salt:
-                ahead.append(k) if b < 0 else self.c.release([finder.take_ahead(k)])
-            elif b < 0 and k not in req.refused:
-                rest.append(k)
+        ahead, rest, finder = [], [], self.finder
+        if max(live) < 0 and finder.are_ahead(keys, req):        # as a rule: its blocks came with its claim
+            ahead = keys
+        else:
+            for k, b in zip(keys, live):
+                if finder.is_ahead(k, req):
+                    ahead.append(k) if b < 0 else self.c.release([finder.take_ahead(k)])
+                elif b < 0 and k not in req.refused:
+                    rest.append(k)
         rest, seldom = finder.seen.offer(rest, lambda some: finder.keys_of(some, req), req)
         self.counts["seldom"] += seldom
         positions = req_context._offload_key_positions
@@ -382,14 +385,14 @@ class Manager:
         if not missing:
             req.refused.difference_update(keys)
         have = {*ahead, *(k for k in rest if finder.is_ahead(k, req))}
-        now = self._storable(keys, have, missing)
+        now = self._storable(keys, have, missing) if missing or len(have) < len(keys) else keys
         hanging = self._hanging(now, req, positions)      # room may have been made of the chunks that they follow
         if len(hanging) < len(now):
             self.c.release([finder.take_ahead(k) for k in now if k not in hanging])
             have, now = have.intersection(hanging), hanging
         self._offer_again(missing.union(have).difference(now), keys, req, req_context.req_id)
         for k in now:
-            self.storing[k] = finder.take_ahead(k)
+            self.storing[k] = finder.ahead.pop(k)[1]
         req.going.difference_update(now)
         return self._store_output(now, req)
 
@@ -397,11 +400,11 @@ class Manager:
         """Of these, in the order of the prompt, those that do not follow a missing chunk.  A prompt that is longer than
         RAM evicts its own end to make room.  Without this, lookups would never reach the chunks after the gap, and the
         beginning would be evicted next in place of the end."""
-        finder, before = self.finder, {}
-        for k in rest:
+        finder, before, one = self.finder, {}, len(self.groups) == 1
+        for k in rest[:1] if one else rest:
             if k[-4:] not in before and self.groups.get(int.from_bytes(k[-4:], "big"), False):
                 step = self.step_tokens.get(int.from_bytes(k[-4:], "big"), 0)
-                before[k[-4:]] = finder.place_of(positions, req).get((k[-4:], positions.get(k, 0) - step))
+                before[k[-4:]] = finder.before(k, positions.get(k, 0) - step, positions, req)
         ours = {g: p for g, p in before.items() if p and p not in self.storing and p not in finder.ahead and
                 not any(p in s.keys for s in self.publisher.sent)}
         if not ours:
@@ -493,14 +496,22 @@ class Manager:
         if not keys:
             return
         req = self._asks(req_context)
-        root, places = self.prompts.root(req_context, self.namespace.text), self.finder.place_of(position, req)
-        since = self._since(req, position)
+        root, since = self.prompts.root(req_context, self.namespace.text), self._since(req, position)
         for ours in dict.fromkeys([k[-4:] for k in keys]):
             some, group = [k for k in keys if k[-4:] == ours], int.from_bytes(ours, "big")
             step = self.step_tokens.get(group, 0)
-            parents = [places.get((ours, position.get(k, 0) - step)) for k in some]
+            parents = self._parents(some, step, position, req)
             tokens = self.prompts.tokens(req_context, step, [position.get(k, 0) for k in some])
             self.prompts.then(root, functools.partial(self._publish, req, group, some, parents, root, tokens, since))
+
+    def _parents(self, keys, step, positions, req):
+        """The key that each of these follows, which is mostly the one before it."""
+        out, last, end = [], None, None
+        for k in keys:
+            place = positions.get(k, 0) - step
+            out.append(last if place == end else self.finder.before(k, place, positions, req))
+            last, end = k, place + step
+        return out
 
     def _publish(self, req, group, keys, parents, root, tokens, since):
         if req.lora is None:

@@ -48,8 +48,10 @@ class Seen:
     def offer(self, keys, raw_of, req):
         """Those that should be stored.  raw_of(keys): their gpc keys.  Returns also how many were offered too
         seldom."""
+        if not self.levels:
+            return keys, 0
         new = [k for k in keys if k not in req.offered]
-        if new and self.levels:
+        if new:
             raw = raw_of(new)
             aliases = self._aliases(raw)
             counts = self._counts(raw, aliases)
@@ -59,6 +61,4 @@ class Seen:
             if told:
                 self.asker.ask(lambda: self.c.alias(names, to, timeout=self.wait))
             req.offered.update((k, n >= self.levels) for k, n in zip(new, counts))
-        if not self.levels:
-            return keys, 0
         return [k for k in keys if req.offered[k]], sum(not req.offered[k] for k in new)
