@@ -146,7 +146,7 @@ class Finder:
         namespace."""
         if salt is None:
             salt = self.salt
-        return self.c.key_import(b"".join([salt + k for k in offload_keys]), size=len(salt) + len(offload_keys[0]))
+        return self.c.key_import(salt + salt.join(offload_keys), size=len(salt) + len(offload_keys[0]))
 
     def keys_of(self, offload_keys, req):
         """The keys of a request, which asks for each of them several times.  The longest list of its keys is kept by
