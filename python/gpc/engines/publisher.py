@@ -31,19 +31,15 @@ class Publisher:
         import_keys: a function that makes gpc keys of these, if it is not the publisher's own.  since: the count of
         drops() before the search for the blocks that these were computed from."""
         import_keys = import_keys or self.import_keys
-        chain = None
-        if self.groups.get(group, False):
-            known = [p for p in parents if p]
-            raw = memoryview(import_keys(known) if known else b"")
-            at = iter(range(0, len(raw), 16))
-            chain = b"".join(raw[(i := next(at)):i + 16] if p else root or bytes(16) for p in parents)
+        raw = bytes(import_keys(keys))
+        chain = self._chain(keys, raw, parents, root, import_keys) if self.groups.get(group, False) else None
         resident = array.array("i", [-1] * len(blocks))
         digests = [k[:-4] for k in keys]
         notes = {"digests": digests} if len(digests[0]) <= 32 else {}
         if tokens is not None:
             notes["tokens"] = tokens
         try:
-            ticket = self.c.publish(chain, import_keys(keys), blocks, tag=self.conf.tag, group=group,
+            ticket = self.c.publish(chain, raw, blocks, tag=self.conf.tag, group=group,
                                     flags=gpc.NO_REF, timeout=0, resident=resident, since=since, **notes)
         except gpc.Error as e:           # the ring is full, or there is no writer: not cached
             ticket = getattr(e, "ticket", 0)
@@ -53,6 +49,16 @@ class Publisher:
                 return None
         self.sent.append(_Sent(keys, blocks, resident, ticket))
         return self.sent[-1]
+
+    def _chain(self, keys, raw, parents, root, import_keys):
+        """The gpc keys of the parents; raw: those of keys, each of which mostly follows the one before it."""
+        if parents[1:] == keys[:-1]:
+            first = bytes(import_keys(parents[:1])) if parents[0] else root or bytes(16)
+            return first + raw[:-16]
+        known = [p for p in parents if p]
+        parts = memoryview(import_keys(known) if known else b"")
+        at = iter(range(0, len(parts), 16))
+        return b"".join(parts[(i := next(at)):i + 16] if p else root or bytes(16) for p in parents)
 
     def collect(self, timeout=0, last=None):
         """Looks at answers, in order.  A block that was refused, or whose key is already live elsewhere, is still
