@@ -7,9 +7,7 @@
 
 #include <fcntl.h>
 #include <numaif.h>
-#include <sched.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "index/peer/handle.h"
@@ -308,28 +306,22 @@ static struct {
 	int calls, most_mib, longest_mib, last_mib;
 } asked;
 
-/* Of the calls for pages, with two threads: who has come, and their nice values. */
-static struct {
-	bool on;
-	pthread_t caller;
-	uint32_t callers, others;      /* read by both threads */
-	int before, nice, others_nice; /* before: all calls */
-} ranks;
+/* Processors, and the threads that a pool is made with. */
+static uint32_t processors, threads;
 
-/* Each of the two has a step: it waits in there until the other one has come. */
-static void see_rank(void)
+uint32_t __real_parallel_size(void);
+uint32_t __wrap_parallel_size(void);
+uint32_t __wrap_parallel_size(void)
 {
-	int nice = getpriority(PRIO_PROCESS, 0); /* of this thread */
+	return processors ? processors : __real_parallel_size();
+}
 
-	if (pthread_equal(pthread_self(), ranks.caller)) {
-		ranks.nice = nice;
-		store_release(&ranks.callers, 1);
-	} else {
-		ranks.others_nice = nice;
-		store_release(&ranks.others, 1);
-	}
-	while (!load_acquire(&ranks.callers) || !load_acquire(&ranks.others))
-		sched_yield();
+void __real_parallel_run(uint32_t n, void (*run)(void *job), void *jobs, size_t bytes, uint32_t of);
+void __wrap_parallel_run(uint32_t n, void (*run)(void *job), void *jobs, size_t bytes, uint32_t of);
+void __wrap_parallel_run(uint32_t n, void (*run)(void *job), void *jobs, size_t bytes, uint32_t of)
+{
+	threads = n;
+	__real_parallel_run(n, run, jobs, bytes, of);
 }
 
 int __real_madvise(void *at, size_t n, int advice);
@@ -338,9 +330,7 @@ int __wrap_madvise(void *at, size_t n, int advice)
 {
 	int mib = (int)(n >> 20);
 
-	if (advice == MADV_COLLAPSE && mib > MORE) {
-		if (ranks.on)
-			see_rank();
+	if (advice == MADV_COLLAPSE && mib > MORE && threads == 1) {
 		asked.calls++;
 		asked.last_mib = mib;
 		asked.longest_mib = MAX(asked.longest_mib, mib);
@@ -352,14 +342,14 @@ int __wrap_madvise(void *at, size_t n, int advice)
 	return __real_madvise(at, n, advice);
 }
 
-static void big(uint32_t numa, uint32_t threads, int most_mib)
+static void big(uint32_t numa, uint32_t wanted, int most_mib)
 {
 	struct gpc_memory m = memory;
 	struct gpc_config cfg = config();
 	gpc *c = NULL;
 
 	m.block_bytes = 1 << 20;
-	m.threads = threads;
+	m.threads = wanted;
 	m.numa = numa;
 	cfg.ram_memory = &m;
 	cfg.ram_blocks = BIG;
@@ -388,25 +378,30 @@ static void test_collapse(void)
 	   "again for parts of it where there are too few: %d", asked.calls);
 }
 
-/* The program's other threads come first. */
-static void test_priority(void)
+/* Some processors stay for an engine that starts meanwhile. */
+static void test_threads(void)
 {
-	ranks.on = true;
-	ranks.caller = pthread_self();
-	big(GPC_NUMA_DEFAULT, 2, 0);
-	ranks.on = false;
-	is_int(ranks.others_nice, 19, "a thread of ours has the lowest priority");
-	is_int(ranks.nice, ranks.before, "the caller's keeps its own one");
-	is_int(getpriority(PRIO_PROCESS, 0), ranks.before, "also afterwards");
+	static const struct {
+		uint32_t processors, wanted, threads;
+	} is[] = { { 1, 0, 1 },   { 2, 0, 1 },   { 3, 0, 2 },   { 8, 0, 7 },
+		   { 15, 0, 14 }, { 16, 0, 14 }, { 2, 16, 16 }, { 16, 1, 1 } };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(is); i++) {
+		processors = is[i].processors;
+		big(GPC_NUMA_DEFAULT, is[i].wanted, 0);
+		ok(threads == is[i].threads, "%u processors, %u threads wanted: %u make it",
+		   is[i].processors, is[i].wanted, threads);
+	}
+	processors = 0;
 }
 
 static int body(void)
 {
-	ranks.before = getpriority(PRIO_PROCESS, 0);
 	test_made();
 	test_own_fingerprint();
 	test_collapse();
-	test_priority();
+	test_threads();
 	test_refused();
 	test_missing();
 	test_fits();

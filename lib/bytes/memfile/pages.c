@@ -6,8 +6,9 @@
  * does not know it (before Linux 5.14), they use posix_fallocate and then stores.  In a tmpfs one
  * page of each huge page comes first: then MADV_COLLAPSE makes a huge page of it, if there is any.
  *
- * An engine may start meanwhile, and needs the processors.  So the threads of ours have the lowest
- * priority.  The caller's thread keeps its own one, and goes on where no processor is ever free.
+ * An engine may start meanwhile.  So some processors have no thread of ours, unless the caller says how
+ * many it wants.  A lower priority would not do: a thread that waits for a processor may hold the lock
+ * of the process's mappings, and the call waits for its last step.
  *
  * A huge page goes where its first page is, whatever the file's policy says, and an interleaving
  * policy puts every 512th page on one node.  So the thread sets its own policy while it touches,
@@ -28,7 +29,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -47,7 +47,6 @@
 #define HUGE       ((uint64_t)2 << 20)
 #define STEP       ((uint64_t)64 << 20)
 #define LONG_STEP  ((uint64_t)512 << 20) /* where the kernel makes huge pages of it */
-#define LOWEST     19                    /* of setpriority */
 #define MASK_BITS  1024u                 /* the most nodes that any kernel can have */
 #define MASK_WORDS (MASK_BITS / (8 * sizeof(unsigned long)))
 #define MIB(bytes) ((unsigned long long)((bytes) >> 20))
@@ -191,27 +190,31 @@ static void tell(struct touch *t, uint64_t done)
 		store_relaxed(&t->err, ECANCELED);
 }
 
-/* A job of parallel_run(), whose threads end with it. */
+/* A job of parallel_run(). */
 static void touch_step(void *job)
 {
 	struct step *s = job;
 	struct touch *t = s->t;
-	bool callers = pthread_equal(pthread_self(), t->caller);
 	uint64_t done;
 	int err;
 
 	if (load_relaxed(&t->err))
 		return;
-	if (!callers)
-		setpriority(PRIO_PROCESS, 0, LOWEST); /* 0 stands for this thread */
 	err = touch_by_policy(s);
 	if (err) {
 		store_relaxed(&t->err, err);
 		return;
 	}
 	done = order_add64(&t->done, s->bytes) + s->bytes;
-	if (!load_relaxed(&t->err) && done < t->bytes && callers)
+	if (!load_relaxed(&t->err) && done < t->bytes && pthread_equal(pthread_self(), t->caller))
 		tell(t, done);
+}
+
+static uint32_t threads_of(const struct memory_pages *p)
+{
+	uint32_t n = parallel_size();
+
+	return p->threads ? p->threads : MAX(n - MAX(n / 8, 1), 1);
 }
 
 /* The next step.  Long ones come first, since each has a wait of its own.  Then they become shorter, so
@@ -227,7 +230,7 @@ static uint64_t step_bytes(const struct touch *t, uint32_t threads, uint64_t lef
 
 static int touch_all(struct touch *t)
 {
-	uint32_t threads = t->pages->threads ? t->pages->threads : parallel_size(), n = 0;
+	uint32_t threads = threads_of(t->pages), n = 0;
 	uint64_t from, bytes;
 	struct step *steps;
 
