@@ -635,5 +635,62 @@ m.publisher.collect(60)
 m.on_schedule_end(None)
 fill_stock(m)
 is_((m.c.stats(m.c.info().peer).reserved, m.c.stats().claims), (before, 0), "and nothing stays then")
+
+# ---- a store whose wait brings answers that give a block back, and then is not answered itself ----
+
+fill_stock(m)
+ctx, keys = fake.prompt("given back", 4)
+m.lookup(keys[0], ctx)
+m.claim_wanted(ctx)
+m.finder.asker.settle(60)
+more, m.once, m.later = [b"more" * 8 + bytes((0, 0, 0, 0))], {0}, {}
+for at, k in enumerate(more):
+    ctx._offload_key_positions[k] = 16 * (len(keys) + 1 + at)
+m.finder.take_stock = lambda keys, req: 0
+m.finder.asker.soon = lambda timeout: m.c.release([m.finder.take_ahead(keys[3])])
+out = m.prepare_store(keys + more, ctx)
+is_(out.keys_to_store, keys[:3], "it stores what it still has")
+del m.finder.take_stock, m.finder.asker.soon
+m.complete_store(set(out.keys_to_store), ctx)
+m.on_request_finished(ctx)
+m.finder.asker.settle(60)
+m.publisher.collect(60)
+m.on_schedule_end(None)
+m.later = None
+m.shutdown()
+
+# ---- blocks of a state are handed over once, and the cache has no room ----
+
+m = manager(gpc_name=name + "full", gpc_bytes=(64 + 100) * 4096, gpc_stock=0)
+_made.add(name + "full")
+m.set_chained({0: False})
+m.once, m.later, other, held = {0}, {}, gpc.attach(name + "full"), []
+while m.c.pool_available(0):
+    held += other.reserve(0, 10, flags=gpc.PARTIAL, timeout=60)
+ctx, keys = fake.prompt("state", 4)
+asks, real = [], m.finder.asker.ask
+m.finder.asker.ask = lambda call, taken=None: asks.append(1) or real(call, taken)
+out = m.prepare_store(keys, ctx)
+is_((out.keys_to_store, len(asks)), ([], 1), "the writer is asked once, and the step ends")
+m.on_request_finished(ctx)
+m.finder.asker.settle(60)
+m.on_schedule_end(None)
+m.shutdown()
+other.close()
+
+# ---- the chunk before ----
+
+m = manager(gpc_name=name + "chain")
+_made.add(name + "chain")
+ctx, keys = fake.prompt("chain", 4)
+req, positions = m._request(ctx), ctx._offload_key_positions
+step = positions[keys[1]] - positions[keys[0]]
+twin, lost = b"twin" * 8 + bytes((0, 0, 0, 0)), b"lost" * 8 + bytes((0, 0, 0, 0))
+is_(m._parents(keys, step, positions, req), [None, *keys[:3]], "each chunk follows the one before it")
+is_(m._parents([keys[0], keys[2], keys[3]], step, positions, req), [None, keys[1], keys[2]], "also where that one is not stored now")
+is_(m._parents([lost, *keys], step, positions, req), [None, None, *keys[:3]], "the first one follows none, also behind a key without a place")
+positions[twin] = positions[keys[1]]
+is_([m._parents([keys[0], *some, keys[2]], step, positions, req)[3] for some in ([keys[1], twin], [twin, keys[1]])], [twin, twin],
+    "of two at one place, in any order, the later one is followed")
 m.shutdown()
 done()

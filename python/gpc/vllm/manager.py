@@ -378,8 +378,12 @@ class Manager:
         positions = req_context._offload_key_positions
         rest = self._hanging(rest, req, positions)
         missing = self._reserve(rest, req)
-        if missing and (self.later is None or self._is_once(missing)) and finder.asked.keys() & missing and finder.asker.soon(SOON):
-            return self.prepare_store(keys, req_context)
+        if missing and (self.later is None or self._is_once(missing)) and finder.asked.keys() & missing:
+            if self.later is not None:
+                req.missing.update(missing)      # if the answer brings no block, the writer is not asked again at once
+            if finder.asker.soon(SOON):
+                return self.prepare_store(keys, req_context)
+            ahead = [k for k in ahead if finder.is_ahead(k, req)]        # answers have come that gave some back
         if missing and self.later is None:
             return None                  # the writer has been asked
         if not missing:
@@ -505,12 +509,14 @@ class Manager:
             self.prompts.then(root, functools.partial(self._publish, req, group, some, parents, root, tokens, since))
 
     def _parents(self, keys, step, positions, req):
-        """The key that each of these follows, which is mostly the one before it."""
+        """The key that each of these follows, which is mostly the one before it.  The first chunk of a prompt follows none,
+        also if there are keys whose place is not known."""
         out, last, end = [], None, None
         for k in keys:
-            place = positions.get(k, 0) - step
-            out.append(last if place == end else self.finder.before(k, place, positions, req))
-            last, end = k, place + step
+            at = positions.get(k, 0)
+            place = at - step
+            out.append(last if 0 < place == end else self.finder.before(k, place, positions, req))
+            last, end = k, at if at != end else None     # two keys that end at one place: see before
         return out
 
     def _publish(self, req, group, keys, parents, root, tokens, since):
