@@ -32,8 +32,9 @@ import sys
 import tempfile
 import time
 
-from live import GIB, Clock, Daemon, Ended, Fleet, Options, Results, arguments, end_others, median, share_of, system
+from live import GIB, Clock, Daemon, Ended, Fleet, Options, Results, arguments, end_others, median, share_of, system, systems
 
+KINDS = ("none", "off", "lmcache", "gpc", "gpc-16")
 ROUTINGS = ("dealt", "sticky")
 FIGURES = {                      # of a replay: what it is called, and what is better
     "tokens_per_s": ("prompt and answer tokens/s", 1),
@@ -193,7 +194,7 @@ async def some_rounds(res, plan, options, clock):
     """All systems at a time, or with --apart one after the other."""
     a, first = plan.a, len(res["rounds"])
     ram = a.share * plan.distinct_tokens() * options.kv_bytes / GIB
-    kinds = a.systems.split(",")
+    kinds = [*a.systems]
     kinds = kinds[first % len(kinds):] + kinds[:first % len(kinds)]
     for group in [[k] for k in kinds] if a.apart else [kinds]:
         s = Systems(plan, options, clock, ram)
@@ -302,7 +303,7 @@ def picture(res, kinds):
 
 
 def show(res, a):
-    kinds = [k for k in ("none", "off", "lmcache", "gpc") if k in a.systems.split(",") or any(k in r["systems"] for r in res["rounds"])]
+    kinds = [k for k in KINDS if k in a.systems or any(k in r["systems"] for r in res["rounds"])]
     with open(os.path.join(a.out, "agentic.svg"), "w") as f:
         f.write(picture(res, kinds))
     text = page(res, kinds)
@@ -320,7 +321,7 @@ def main():
     p.add_argument("--append", action="store_true", help="add a round to OUT/agentic.json")
     p.add_argument("--dry", action="store_true", help="say what would be replayed, and end")
     p.add_argument("--engines", dest="engines", type=int, default=2)
-    p.add_argument("--systems", default="none,off,lmcache,gpc")
+    p.add_argument("--systems", type=systems(*KINDS), default="none,off,lmcache,gpc")
     p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--apart", action="store_true", help="start one system after the other")
     p.add_argument("--sessions", type=int, default=32, help="the first ones of the trace")

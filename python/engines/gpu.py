@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 
-from live import GIB, Clock, Daemon, Ended, Fleet, Options, Results, arguments, end_others, kill, median, share_of, system
+from live import GIB, Clock, Daemon, Ended, Fleet, Options, Results, arguments, end_others, kill, median, share_of, system, systems
 
 SCHEDULER = ("arrived", "step", "found", "allocated", "sent")
 WORKER = ("taken", "begun", "first", "given", "copied", "summed", "ended", "told")
@@ -113,11 +113,13 @@ async def one_prompt(run, engines, of, size, seed, answer, logprobs):
 
 
 WAYS = ("computed", "own", "loaded", "other")
+KINDS = ("none", "gpc", "gpc-off", "gpc-16", "off", "lmcache")
+FILES = ("gpc-disk", "fs-disk", "gpc-tmpfs", "fs-tmpfs")
 
 
 async def loads(run):
     a, res, fleet = run.a, run.results("loads"), run.fleet()
-    counts = dict(x.split("=") if "=" in x else (x, "1") for x in a.systems.split(","))
+    counts = a.systems
     of, engines = {}, {}
     try:
         async def begin(kind, n):
@@ -127,7 +129,7 @@ async def loads(run):
             engines[kind] = await fleet.add(of[kind], names, env)
             for e in engines[kind]:
                 await e.warm(min(a.batch, max(a.sizes)))
-        await asyncio.gather(*(begin(k, int(n)) for k, n in counts.items()))
+        await asyncio.gather(*(begin(k, n) for k, n in counts.items()))
         kinds = list(counts)
         for i, k in enumerate(kinds):    # one hit each, unmeasured
             await one_prompt(run, engines[k], of[k], min(a.sizes), 10 + i, 1, None)
@@ -336,7 +338,7 @@ async def of_systems(run, res, title, wanted):
 async def mixed(run):
     a = run.a
     await of_systems(run, run.results("mixed"), "Conversations on two engines", [
-        (k, lambda k=k: system(k, run.options, a.ram_gib)) for k in a.mixed_systems.split(",")])
+        (k, lambda k=k: system(k, run.options, a.ram_gib)) for k in a.mixed_systems])
 
 
 def raw_rates(folder, nbytes=1 << 30):
@@ -382,9 +384,8 @@ async def disk(run):
         path = os.path.join(folder, f"gpu-{os.getpid()}-{name}")
         wanted += [(f"gpc-{name}", lambda path=path, gib=gib: system("gpc-disk", run.options, a.disk_ram_gib, disk=path + ".gpc", disk_gib=gib)),
                    (f"fs-{name}", lambda path=path: system("fs", run.options, a.disk_ram_gib, files=path + ".fs"))]
-    if a.disk_systems:
-        wanted = [w for w in wanted if w[0] in a.disk_systems.split(",")]
-    await of_systems(run, res, f"Conversations with {a.disk_ram_gib:g} GiB of RAM and a tier of files", wanted)
+    await of_systems(run, res, f"Conversations with {a.disk_ram_gib:g} GiB of RAM and a tier of files",
+                     [w for w in wanted if w[0] in a.disk_systems])
     text = "Raw rates, GB/s: " + json.dumps(res["raw_rates"]) + "\n"
     for name in ("disk", "tmpfs"):
         if f"gpc-{name}" in res and f"fs-{name}" in res:
@@ -678,10 +679,10 @@ def main():
     arguments(p)
     p.add_argument("--sizes", type=lambda s: [int(x) for x in s.split(",")], default=[8192, 32768])
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--systems", default="gpc=2,lmcache=2,gpc-off,gpc-16", help="of loads: KIND or KIND=ENGINES, with commas")
+    p.add_argument("--systems", type=systems(*KINDS, numbers=True), default="gpc=2,lmcache=2,gpc-off,gpc-16", help="of loads: KIND or KIND=ENGINES, with commas")
     p.add_argument("--loads-ram-gib", type=float, default=12, help="RAM of each system in loads, idle, ranks and sleep")
-    p.add_argument("--mixed-systems", default="gpc,lmcache,off", help="of mixed")
-    p.add_argument("--disk-systems", default="", help="of disk: gpc-disk, fs-disk, gpc-tmpfs, fs-tmpfs; all")
+    p.add_argument("--mixed-systems", type=systems(*KINDS), default="gpc,lmcache,off", help="of mixed")
+    p.add_argument("--disk-systems", type=systems(*FILES), default=",".join(FILES), help="of disk")
     p.add_argument("--conversations", type=int, default=64)
     p.add_argument("--turns", type=int, default=3)
     p.add_argument("--turn-tokens", type=int, default=2048)

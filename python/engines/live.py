@@ -477,6 +477,21 @@ class Fleet:
         self.engines, self.systems = {}, []
 
 
+def systems(*kinds, numbers=False):
+    """A type of argparse: kinds with commas between them, with numbers each may be KIND=ENGINES.  Returns kind -> engines."""
+    def parse(text):
+        out = {}
+        for word in text.split(","):
+            kind, _, n = word.partition("=")
+            if kind not in kinds:
+                raise argparse.ArgumentTypeError(f"{kind}: {', '.join(kinds)} are known")
+            if n and not (numbers and n.isdecimal() and 1 <= int(n) <= 4):
+                raise argparse.ArgumentTypeError(f"{word}: {kind}{' or KIND=ENGINES, 1 to 4,' if numbers else ''} is wanted")
+            out[kind] = int(n or 1)
+        return out
+    return parse
+
+
 def arguments(parser):
     """Those of both programs."""
     parser.add_argument("--out", default="gpu-results", help="folder of results and logs")
