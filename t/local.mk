@@ -24,6 +24,7 @@ t_programs = \
 	%reldir%/index/probe.t \
 	%reldir%/index/segment-names.t \
 	%reldir%/index/err-log.t \
+	%reldir%/index/control-groups.t \
 	%reldir%/index/team.t \
 	%reldir%/index/segment-damage.t \
 	%reldir%/index/epoch.t \
@@ -735,6 +736,7 @@ endif
 # the steward of a tier dies at each of these
 %canon_reldir%_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for
+%canon_reldir%_index_control_groups_t_LDFLAGS = -Wl,--wrap=fd_peek
 %canon_reldir%_index_team_t_LDFLAGS = -Wl,--wrap=pthread_create
 %canon_reldir%_index_worker_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock
@@ -746,7 +748,8 @@ endif
 	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=lock_drop \
 	-Wl,--wrap=rename,--wrap=segment_map_writer
 %canon_reldir%_bytes_ram_memory_t_LDADD = $(LDADD) $(NUMA_LIBS)
-%canon_reldir%_bytes_ram_memory_t_LDFLAGS = -Wl,--wrap=madvise,--wrap=parallel_size,--wrap=parallel_run
+%canon_reldir%_bytes_ram_memory_t_LDFLAGS = \
+	-Wl,--wrap=madvise,--wrap=parallel_size,--wrap=parallel_run,--wrap=segment_processors
 # a call is withdrawn while its command runs
 %canon_reldir%_tiers_two_ways_t_LDFLAGS = -Wl,--wrap=grant_has_quota
 # the writer stops between two rounds, and a commit waits for a bucket

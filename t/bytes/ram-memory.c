@@ -306,8 +306,15 @@ static struct {
 	int calls, most_mib, longest_mib, last_mib;
 } asked;
 
-/* Processors, and the threads that a pool is made with. */
+/* Processors, those that control groups allow, and the threads that a pool is made with. */
 static uint32_t processors, threads;
+static uint64_t allowed = UINT64_MAX;
+
+uint64_t __wrap_segment_processors(void);
+uint64_t __wrap_segment_processors(void)
+{
+	return allowed;
+}
 
 uint32_t __real_parallel_size(void);
 uint32_t __wrap_parallel_size(void);
@@ -382,18 +389,27 @@ static void test_collapse(void)
 static void test_threads(void)
 {
 	static const struct {
-		uint32_t processors, wanted, threads;
-	} is[] = { { 1, 0, 1 },   { 2, 0, 1 },   { 3, 0, 2 },   { 8, 0, 7 },
-		   { 15, 0, 14 }, { 16, 0, 14 }, { 2, 16, 16 }, { 16, 1, 1 } };
+		uint32_t processors;
+		uint64_t allowed;
+		uint32_t wanted, threads;
+	} is[] = {
+		{ 1, UINT64_MAX, 0, 1 },   { 2, UINT64_MAX, 0, 1 },   { 3, UINT64_MAX, 0, 2 },
+		{ 8, UINT64_MAX, 0, 7 },   { 15, UINT64_MAX, 0, 14 }, { 16, UINT64_MAX, 0, 14 },
+		{ 2, UINT64_MAX, 16, 16 }, { 16, UINT64_MAX, 1, 1 },  { 16, 4, 0, 3 },
+		{ 16, 1, 0, 1 },           { 2, 64, 0, 1 },
+	};
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(is); i++) {
 		processors = is[i].processors;
+		allowed = is[i].allowed;
 		big(GPC_NUMA_DEFAULT, is[i].wanted, 0);
-		ok(threads == is[i].threads, "%u processors, %u threads wanted: %u make it",
-		   is[i].processors, is[i].wanted, threads);
+		ok(threads == is[i].threads,
+		   "%u processors, %llu allowed, %u threads wanted: %u make it", is[i].processors,
+		   (unsigned long long)is[i].allowed, is[i].wanted, threads);
 	}
 	processors = 0;
+	allowed = UINT64_MAX;
 }
 
 static int body(void)

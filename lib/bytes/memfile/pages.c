@@ -212,7 +212,7 @@ static void touch_step(void *job)
 
 static uint32_t threads_of(const struct memory_pages *p)
 {
-	uint32_t n = parallel_size();
+	uint32_t n = (uint32_t)MIN((uint64_t)parallel_size(), segment_processors());
 
 	return p->threads ? p->threads : MAX(n - MAX(n / 8, 1), 1);
 }

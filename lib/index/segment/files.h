@@ -44,6 +44,9 @@ void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
 uint64_t segment_free_space(int fd);
 /* The same only for memory: memory that the kernel can give without swapping, and free swap. */
 uint64_t segment_free_memory(void);
+/* The processors whose time the control groups of this process allow (cgroup 2, cpu.max), rounded up.
+ * UINT64_MAX: there is no limit. */
+uint64_t segment_processors(void);
 /* Memory of these NUMA nodes that is free, or that only has copies of bytes on disk. */
 uint64_t segment_free_on_nodes(uint64_t nodes);
 

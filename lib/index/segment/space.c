@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* space.c - the memory that is left.
+/* space.c - the memory that is left, and the processors.
  *
  * The check comes before the allocation, since the kernel promises pages of a tmpfs that it does
  * not have, and kills processes that touch them.
- * Tests: t/bytes/full.t t/daemon/full.t t/daemon/limits.t t/bytes/create-fails.t */
+ * Tests: t/index/control-groups.t t/bytes/full.t t/daemon/full.t t/daemon/limits.t
+ *   t/bytes/create-fails.t */
 #include "config.h"
 
 #include "index/segment/files.h"
@@ -54,12 +55,48 @@ static uint64_t number_in(const char *path)
 	return read_text(path, text, sizeof(text)) > 0 ? strtoull(text, NULL, 10) : UINT64_MAX;
 }
 
-/* The memory that the control groups of this process still allow (cgroup 2).  Inside a container
- * the machine's own memory says little. */
-static uint64_t free_in_groups(void)
+/* A file of a control group: its bytes, or -1. */
+static ssize_t read_group(const char *group, const char *file, char *text, size_t room)
 {
-	char text[4096], path[4096 + 64], *at, *end;
-	uint64_t least = UINT64_MAX, most, now;
+	char path[4096 + 64];
+
+	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/%s", group, file);
+	return read_text(path, text, room);
+}
+
+/* The memory that it still allows. */
+static uint64_t memory_of(const char *group)
+{
+	char most[64], now[64];
+	uint64_t n, used;
+
+	if (read_group(group, "memory.max", most, sizeof(most)) <= 0 ||
+	    read_group(group, "memory.current", now, sizeof(now)) <= 0)
+		return UINT64_MAX;
+	n = strtoull(most, NULL, 10); /* "max" is read as 0 */
+	used = strtoull(now, NULL, 10);
+	return n ? n - MIN(n, used) : UINT64_MAX;
+}
+
+/* The processors whose time it allows: "max 100000", or "150000 100000" for two. */
+static uint64_t processors_of(const char *group)
+{
+	char text[64], *end;
+	uint64_t time, period;
+
+	if (read_group(group, "cpu.max", text, sizeof(text)) <= 0)
+		return UINT64_MAX;
+	time = strtoull(text, &end, 10);
+	period = strtoull(end, NULL, 10);
+	return time && period ? (time + period - 1) / period : UINT64_MAX;
+}
+
+/* The least of the control groups that this process is in (cgroup 2).  Inside a container the machine
+ * says little. */
+static uint64_t least_of_groups(uint64_t (*of)(const char *group))
+{
+	uint64_t least = UINT64_MAX;
+	char text[4096], *at, *end;
 
 	if (read_text("/proc/self/cgroup", text, sizeof(text)) <= 0)
 		return least;
@@ -70,12 +107,7 @@ static uint64_t free_in_groups(void)
 	at[strcspn(at, "\n")] = 0;
 	do {
 		end = strrchr(at, '/');
-		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", end[1] ? at : "");
-		most = number_in(path); /* "max" is read as 0 */
-		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.current", end[1] ? at : "");
-		now = number_in(path);
-		if (most && most != UINT64_MAX && now != UINT64_MAX)
-			least = MIN(least, most - MIN(most, now));
+		least = MIN(least, of(end[1] ? at : ""));
 		*end = 0;
 		if (end == at && end[1]) { /* the root is the last one */
 			at[0] = '/';
@@ -83,6 +115,11 @@ static uint64_t free_in_groups(void)
 		}
 	} while (*at);
 	return least;
+}
+
+uint64_t segment_processors(void)
+{
+	return least_of_groups(processors_of);
 }
 
 uint64_t segment_free_memory(void)
@@ -93,7 +130,7 @@ uint64_t segment_free_memory(void)
 
 	if (read_text("/proc/meminfo", text, sizeof(text)) > 0)
 		sum = sum_fields(text, fields, ARRAY_SIZE(fields));
-	return MIN(sum ? sum : UINT64_MAX, free_in_groups());
+	return MIN(sum ? sum : UINT64_MAX, least_of_groups(memory_of));
 }
 
 uint64_t segment_free_on_nodes(uint64_t nodes)
