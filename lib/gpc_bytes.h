@@ -83,8 +83,8 @@ struct gpc_memory { /* the memory that a pool is to have; zero = default; set si
 	/* RAM: a folder of a hugetlbfs for the file; NULL or "" = beside the cache's files, with
 	 * huge pages where the kernel gives them */
 	const char *huge_dir;
-	/* RAM: threads that touch the pages, the caller's included; 0 = one per processor, at most 16,
-	 * less an eighth, and one at least, which stays for others */
+	/* RAM: threads that touch the pages.  The caller's is one of them, so there is always one.
+	 * 0 = one per processor, at most 16, less an eighth, and less one at least, for others */
 	uint32_t threads;
 	/* RAM: the caller's thread calls it with the bytes that are done, and all bytes; any answer
 	 * but 0 ends the call with -ECANCELED */

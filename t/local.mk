@@ -735,8 +735,9 @@ endif
 %canon_reldir%_tiers_life_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=plan_ram
 # the steward of a tier dies at each of these
 %canon_reldir%_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
-# the system gives fewer threads than are asked for
+# files of the kernel are those of the test
 %canon_reldir%_index_control_groups_t_LDFLAGS = -Wl,--wrap=fd_peek
+# the system gives fewer threads than are asked for
 %canon_reldir%_index_team_t_LDFLAGS = -Wl,--wrap=pthread_create
 %canon_reldir%_index_worker_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock

@@ -647,7 +647,7 @@ more, m.once, m.later = [b"more" * 8 + bytes((0, 0, 0, 0))], {0}, {}
 for at, k in enumerate(more):
     ctx._offload_key_positions[k] = 16 * (len(keys) + 1 + at)
 m.finder.take_stock = lambda keys, req: 0
-m.finder.asker.soon = lambda timeout: m.c.release([m.finder.take_ahead(keys[3])])
+m.finder.asker.soon = lambda timeout: m.c.release(m.finder.take_ahead(keys[3:]))
 out = m.prepare_store(keys + more, ctx)
 is_(out.keys_to_store, keys[:3], "it stores what it still has")
 del m.finder.take_stock, m.finder.asker.soon

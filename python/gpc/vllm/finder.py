@@ -480,7 +480,7 @@ class Finder:
         """Keys that another process turns out to compute are not ours to hold, nor are those that follow them."""
         at = next((i for i, x in enumerate(claims) if x.state != gpc.CLAIM_MINE), len(keys))
         gone = [k for k, h in zip(keys[at:], held[at:]) if self.ahead.get(k) is h]
-        self.c.release([self.take_ahead(k) for k in gone])
+        self.c.release(self.take_ahead(gone))
 
     def ask(self, keys, raw, req, store):
         """Asks for blocks that are reserved for these keys, and claimed, in a later step: see take.  False: not now.
@@ -554,8 +554,9 @@ class Finder:
         held = list(map(self.ahead.get, keys))
         return None not in held and all(by is req for by, _ in held)
 
-    def take_ahead(self, key):
-        return self.ahead.pop(key)[1]
+    def take_ahead(self, keys):
+        """The blocks of keys that are ahead, which they are no more."""
+        return [self.ahead.pop(k)[1] for k in keys]
 
     def drop_ahead(self, req=None):
         """Gives back the claims of a request that has ended, or all claims."""
@@ -568,7 +569,7 @@ class Finder:
                 self._end_below(req)
             gone = [k for k in req.claimed if k in self.ahead and self.ahead[k][0] is req]
         if gone:
-            self.c.release([self.take_ahead(k) for k in gone])
+            self.c.release(self.take_ahead(gone))
 
     def _end_below(self, req):
         """The answers are not taken any more."""

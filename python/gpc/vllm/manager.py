@@ -370,7 +370,7 @@ class Manager:
         else:
             for k, b in zip(keys, live):
                 if finder.is_ahead(k, req):
-                    ahead.append(k) if b < 0 else self.c.release([finder.take_ahead(k)])
+                    ahead.append(k) if b < 0 else self.c.release(finder.take_ahead([k]))
                 elif b < 0 and k not in req.refused:
                     rest.append(k)
         rest, seldom = finder.seen.offer(rest, lambda some: finder.keys_of(some, req), req)
@@ -389,14 +389,13 @@ class Manager:
         if not missing:
             req.refused.difference_update(keys)
         have = {*ahead, *(k for k in rest if finder.is_ahead(k, req))}
-        now = self._storable(keys, have, missing) if missing or len(have) < len(keys) else keys
+        now = self._storable(keys, have, missing)
         hanging = self._hanging(now, req, positions)      # room may have been made of the chunks that they follow
         if len(hanging) < len(now):
-            self.c.release([finder.take_ahead(k) for k in now if k not in hanging])
+            self.c.release(finder.take_ahead([k for k in now if k not in hanging]))
             have, now = have.intersection(hanging), hanging
         self._offer_again(missing.union(have).difference(now), keys, req, req_context.req_id)
-        for k in now:
-            self.storing[k] = finder.ahead.pop(k)[1]
+        self.storing.update(zip(now, finder.take_ahead(now)))
         req.going.difference_update(now)
         return self._store_output(now, req)
 
@@ -404,8 +403,8 @@ class Manager:
         """Of these, in the order of the prompt, those that do not follow a missing chunk.  A prompt that is longer than
         RAM evicts its own end to make room.  Without this, lookups would never reach the chunks after the gap, and the
         beginning would be evicted next in place of the end."""
-        finder, before, one = self.finder, {}, len(self.groups) == 1
-        for k in rest[:1] if one else rest:
+        finder, before = self.finder, {}
+        for k in rest[:1] if len(self.groups) == 1 else rest:    # the first one of each group decides
             if k[-4:] not in before and self.groups.get(int.from_bytes(k[-4:], "big"), False):
                 step = self.step_tokens.get(int.from_bytes(k[-4:], "big"), 0)
                 before[k[-4:]] = finder.before(k, positions.get(k, 0) - step, positions, req)
@@ -432,6 +431,8 @@ class Manager:
     def _storable(self, keys, have, missing):
         """Of these, in the order of the prompt, those that have a block and follow no missing one in their chain:
         lookups would not reach the others, and their publish is refused."""
+        if len(have) == len(keys):       # of these, so it is all of them
+            return keys
         out, cut = [], set()
         for k in keys:
             if k in missing and self.groups.get(int.from_bytes(k[-4:], "big"), False):
