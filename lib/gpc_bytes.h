@@ -84,7 +84,7 @@ struct gpc_memory { /* the memory that a pool is to have; zero = default; set si
 	 * huge pages where the kernel gives them */
 	const char *huge_dir;
 	/* RAM: threads that touch the pages.  The caller's is one of them, so there is always one.
-	 * 0 = one per processor, at most 16, less an eighth, and less one at least, for others */
+	 * 0 = one per processor, less an eighth, and less one at least, for others; at most 16 */
 	uint32_t threads;
 	/* RAM: the caller's thread calls it with the bytes that are done, and all bytes; any answer
 	 * but 0 ends the call with -ECANCELED */

@@ -750,7 +750,7 @@ endif
 	-Wl,--wrap=rename,--wrap=segment_map_writer
 %canon_reldir%_bytes_ram_memory_t_LDADD = $(LDADD) $(NUMA_LIBS)
 %canon_reldir%_bytes_ram_memory_t_LDFLAGS = \
-	-Wl,--wrap=madvise,--wrap=parallel_size,--wrap=parallel_run,--wrap=segment_processors
+	-Wl,--wrap=madvise,--wrap=parallel_processors,--wrap=parallel_run,--wrap=segment_processors
 # a call is withdrawn while its command runs
 %canon_reldir%_tiers_two_ways_t_LDFLAGS = -Wl,--wrap=grant_has_quota
 # the writer stops between two rounds, and a commit waits for a bucket

@@ -316,11 +316,11 @@ uint64_t __wrap_segment_processors(void)
 	return allowed;
 }
 
-uint32_t __real_parallel_size(void);
-uint32_t __wrap_parallel_size(void);
-uint32_t __wrap_parallel_size(void)
+uint32_t __real_parallel_processors(void);
+uint32_t __wrap_parallel_processors(void);
+uint32_t __wrap_parallel_processors(void)
 {
-	return processors ? processors : __real_parallel_size();
+	return processors ? processors : __real_parallel_processors();
 }
 
 void __real_parallel_run(uint32_t n, void (*run)(void *job), void *jobs, size_t bytes, uint32_t of);
@@ -395,8 +395,9 @@ static void test_threads(void)
 	} is[] = {
 		{ 1, UINT64_MAX, 0, 1 },   { 2, UINT64_MAX, 0, 1 },   { 3, UINT64_MAX, 0, 2 },
 		{ 8, UINT64_MAX, 0, 7 },   { 15, UINT64_MAX, 0, 14 }, { 16, UINT64_MAX, 0, 14 },
+		{ 17, UINT64_MAX, 0, 15 }, { 18, UINT64_MAX, 0, 16 }, { 192, UINT64_MAX, 0, 16 },
 		{ 2, UINT64_MAX, 16, 16 }, { 16, UINT64_MAX, 1, 1 },  { 16, 4, 0, 3 },
-		{ 16, 1, 0, 1 },           { 2, 64, 0, 1 },
+		{ 16, 1, 0, 1 },           { 2, 64, 0, 1 },           { 192, 17, 0, 15 },
 	};
 	size_t i;
 

@@ -212,9 +212,9 @@ static void touch_step(void *job)
 
 static uint32_t threads_of(const struct memory_pages *p)
 {
-	uint32_t n = (uint32_t)MIN((uint64_t)parallel_size(), segment_processors());
+	uint32_t n = (uint32_t)MIN((uint64_t)parallel_processors(), segment_processors());
 
-	return p->threads ? p->threads : MAX(n - MAX(n / 8, 1), 1);
+	return p->threads ? p->threads : MIN(MAX(n - MAX(n / 8, 1), 1), PARALLEL_MOST);
 }
 
 /* The next step.  Long ones come first, since each has a wait of its own.  Then they become shorter, so
@@ -324,7 +324,7 @@ int memory_check_pages(const struct memory_pages *p, const char *folder, uint32_
 	int err;
 
 	if ((err = err_range("numa", p->numa, GPC_NUMA_DEFAULT, GPC_NUMA_BIND)) < 0 ||
-	    (err = err_range("threads", p->threads, 0, 16)) < 0 ||
+	    (err = err_range("threads", p->threads, 0, PARALLEL_MOST)) < 0 ||
 	    (err = check_nodes(p->numa, p->nodes, ret_nodes)) < 0)
 		return err;
 	if (statfs(folder, &fs))

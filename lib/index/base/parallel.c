@@ -9,8 +9,6 @@
 
 #include "index/base/worker.h"
 
-#define MOST 16u
-
 struct team {
 	void (*run)(void *job);
 	char *jobs;
@@ -18,13 +16,17 @@ struct team {
 	uint32_t n, next;
 };
 
-uint32_t parallel_size(void)
+uint32_t parallel_processors(void)
 {
 	cpu_set_t set;
 
 	/* fails where there are more processors than the set has room for */
-	return sched_getaffinity(0, sizeof(set), &set) ? MOST
-						       : MIN((uint32_t)CPU_COUNT(&set), MOST);
+	return sched_getaffinity(0, sizeof(set), &set) ? CPU_SETSIZE : (uint32_t)CPU_COUNT(&set);
+}
+
+uint32_t parallel_size(void)
+{
+	return MIN(parallel_processors(), PARALLEL_MOST);
 }
 
 /* Each thread takes the next job when it has time, since another program may use one of the
@@ -53,7 +55,7 @@ static const struct worker_kind team_kind = { .name = "gpc-team", .step = member
 void parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n)
 {
 	struct team t = { run, jobs, bytes, n, 0 };
-	uint32_t most = MIN(MIN(threads, MOST), n);
+	uint32_t most = MIN(MIN(threads, PARALLEL_MOST), n);
 	struct worker w;
 
 	worker_open(&w, &team_kind, &t);

@@ -6,8 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The number of processors that this thread may use, at most 16: more would wait for the same
- * memory. */
+#define PARALLEL_MOST 16u /* threads: more would wait for the same memory */
+
+/* The number of processors that this thread may use. */
+uint32_t parallel_processors(void);
+/* The same, at most PARALLEL_MOST. */
 uint32_t parallel_size(void);
 /* Call run() for each of the n jobs of `bytes` bytes, in at most `threads` threads, the caller
  * included.  It returns when all are done.  If the system gives fewer threads, these do all the
