@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* index/base/parallel.h: each job once, whatever threads there are; the program's signals are the
  * caller's.
- * Tests: lib/index/base/parallel.c */
+ * Tests: lib/index/base/parallel.c lib/index/base/worker.c */
 #include "config.h"
 
 #include "index/base/parallel.h"
@@ -9,7 +9,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "index/base/base.h"
 #include "index/base/order.h"
@@ -229,6 +232,78 @@ static void test_signals(void)
 	ok(heard && pthread_equal(heard_by, caller), "and nobody else");
 }
 
+/* ---- a fork meanwhile ---- */
+
+enum { STACK = 64 << 10, FORKS = 4 };
+
+static uint32_t working, may_end;
+
+static void work_on(void *arg)
+{
+	(void)arg;
+	count_add(&working, 1);
+	while (!load_acquire(&may_end))
+		usleep(1000);
+}
+
+static void *have_a_team(void *arg)
+{
+	parallel_run(2, work_on, job, sizeof(*job), 2);
+	return arg;
+}
+
+static void *use_stack(void *arg)
+{
+	volatile uint8_t text[STACK];
+	size_t i;
+
+	for (i = 0; i < sizeof(text); i++)
+		text[i] = 0xa5;
+	return text[STACK / 2] ? arg : NULL;
+}
+
+/* A child: its threads have the stacks of its parent's, and it forks. */
+static void be_a_child(void)
+{
+	pthread_t t[FORKS];
+	int i, status;
+	pid_t pid;
+
+	alarm(10);
+	for (i = 0; i < FORKS; i++)
+		if (pthread_create(&t[i], NULL, use_stack, NULL))
+			_exit(2);
+	for (i = 0; i < FORKS; i++)
+		pthread_join(t[i], NULL);
+	pid = fork();
+	if (!pid)
+		_exit(0);
+	_exit(pid < 0 || waitpid(pid, &status, 0) != pid || status ? 3 : !run(2, 2));
+}
+
+/* The team is on the stack of a thread that a child does not have. */
+static void test_fork(void)
+{
+	pthread_t t;
+	int i, status, bad = 0;
+
+	if (pthread_create(&t, NULL, have_a_team, NULL))
+		bail("no thread");
+	while (load_acquire(&working) < 2)
+		usleep(1000);
+	for (i = 0; i < FORKS; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			be_a_child();
+		bad += pid < 0 || waitpid(pid, &status, 0) != pid || status;
+	}
+	store_release(&may_end, 1);
+	pthread_join(t, NULL);
+	is_int(bad, 0,
+	       "a child that is forked beside a team uses its stacks, forks, and has teams");
+}
+
 /* ---- how many ---- */
 
 static void test_size(void)
@@ -259,11 +334,12 @@ static int body(void)
 	test_few_threads();
 	test_together();
 	test_signals();
+	test_fork();
 	test_size();
 	return done_testing();
 }
 
 int main(void)
 {
-	return tap_guard(30, body, NULL);
+	return tap_guard(60, body, NULL);
 }

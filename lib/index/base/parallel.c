@@ -50,7 +50,9 @@ static uint64_t member(struct worker *w)
 	return NEVER;
 }
 
-static const struct worker_kind team_kind = { .name = "gpc-team", .step = member };
+static const struct worker_kind team_kind = { .name = "gpc-team",
+					      .step = member,
+					      .on_stack = true };
 
 void parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n)
 {

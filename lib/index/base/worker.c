@@ -46,12 +46,17 @@ static void in_parent(void)
 
 static void in_child(void)
 {
-	struct worker *w;
+	struct worker **at = &list, *w;
 
-	for (w = list; w; w = w->next) {
+	while ((w = *at)) {
 		begin(w);
 		if (w->kind->forget)
 			w->kind->forget(w);
+		w->listed = !w->kind->on_stack;
+		if (w->listed)
+			at = &w->next;
+		else
+			*at = w->next;
 	}
 	pthread_mutex_init(&list_lock, NULL);
 }

@@ -22,7 +22,8 @@
  *
  * fork(2) waits for the locks of all workers that have had threads.  The child has none of its
  * parent's threads.  Its locks are free and nobody waits for them, and forget() has dropped the
- * work, which stays the parent's.  A handle's worker is closed in the child like any other.
+ * work, which stays the parent's.  A handle's worker is closed in the child like any other.  The
+ * child does not know a worker on a stack any more.
  *
  * All threads block the signals of the program, and each has the name of its kind.
  *
@@ -46,6 +47,8 @@ struct worker_kind {
 	uint64_t (*step)(struct worker *w);
 	/* called in a forked child; NULL: the child uses no work */
 	void (*forget)(struct worker *w);
+	/* the worker is on the stack of a thread, which a forked child gives to another one */
+	bool on_stack;
 };
 
 struct worker {
