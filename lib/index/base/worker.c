@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* worker.c - threads, and for fork(2) a list of the workers that have had threads.
- * Tests: t/index/worker.t */
+ * Tests: t/index/worker.t t/index/team.t */
 #include "config.h"
 
 #include "index/base/worker.h"
