@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -105,6 +106,15 @@ static void test_memory(void)
 	    { GROUP "/a/memory.current", "9000\n" });
 	is_int(segment_free_memory(), 0, "and nothing when more is used");
 	SET({ IN, "0::/a\n" }, { GROUP "/a/memory.max", "8192\n" },
+	    { GROUP "/a/memory.current", "8000\n" },
+	    { GROUP "/a/memory.stat", "anon 1\nfile 7000\nshmem 3000\ninactive_anon 3000\n"
+				      "active_anon 1\ninactive_file 3000\nactive_file 1000\n" });
+	is_int(segment_free_memory(), 4192, "copies of files go when others need the memory");
+	SET({ IN, "0::/a\n" }, { GROUP "/a/memory.max", "8192\n" },
+	    { GROUP "/a/memory.current", "2000\n" },
+	    { GROUP "/a/memory.stat", "anon 0\ninactive_file 2500\n" });
+	is_int(segment_free_memory(), 8192, "and no more than all of it is free");
+	SET({ IN, "0::/a\n" }, { GROUP "/a/memory.max", "8192\n" },
 	    { GROUP "/memory.max", "4096\n" }, { GROUP "/a/memory.current", "0\n" },
 	    { GROUP "/memory.current", "96\n" });
 	is_int(segment_free_memory(), 4000, "the group above counts, too");
@@ -112,10 +122,29 @@ static void test_memory(void)
 	ok(segment_free_memory() > 8192, "a limit without its use says nothing");
 }
 
+/* The limit that a sentence names. */
+static void test_limit(void)
+{
+	int shm = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int root = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	SET({ IN, "0::/a\n" }, { GROUP "/a/memory.max", "8192\n" },
+	    { GROUP "/a/memory.current", "4096\n" });
+	is_str(segment_space_limit(shm), "this process's control groups", "a group's");
+	is_str(segment_space_limit(root), "that file system", "only of memory");
+	SET({ "/proc/meminfo", "MemTotal: 9 kB\nMemAvailable: 8 kB\nSwapFree: 1 kB\n" });
+	is_int(segment_free_memory(), 9 << 10, "memory and swap");
+	is_str(segment_space_limit(shm), "the machine's memory", "the machine's");
+	set(NULL, 0);
+	close(root);
+	close(shm);
+}
+
 static int body(void)
 {
 	test_processors();
 	test_memory();
+	test_limit();
 	return done_testing();
 }
 

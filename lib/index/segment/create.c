@@ -187,15 +187,16 @@ static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes,
 		return err_set(
 			ENOSPC,
 			"%s lacks %llu bytes (%llu MiB): %s needs %llu MiB, %llu MiB of them "
-			"for the memory of its RAM pool, and %llu MiB are free; enlarge it "
-			"or lower ram_blocks, block_bytes, max_blocks or max_peers",
+			"for the memory of its RAM pool, and %llu MiB are free by the limit of %s; "
+			"raise it or lower ram_blocks, block_bytes, max_blocks or max_peers",
 			s->dir, (unsigned long long)missing, MIB(missing), s->name,
-			MIB(need + memory), MIB(memory), (unsigned long long)(free_bytes >> 20));
+			MIB(need + memory), MIB(memory), (unsigned long long)(free_bytes >> 20),
+			segment_space_limit(s->lock_fd));
 	return err_set(ENOSPC,
 		       "%s lacks %llu bytes (%llu MiB): %s needs %llu MiB and %llu MiB "
-		       "are free; enlarge it or lower max_blocks or max_peers",
+		       "are free by the limit of %s; raise it or lower max_blocks or max_peers",
 		       s->dir, (unsigned long long)missing, MIB(missing), s->name, MIB(need),
-		       (unsigned long long)(free_bytes >> 20));
+		       (unsigned long long)(free_bytes >> 20), segment_space_limit(s->lock_fd));
 }
 
 /* Each page is allocated now, since a hole would become SIGBUS on the day the file system is

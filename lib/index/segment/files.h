@@ -42,7 +42,10 @@ void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
 /* The bytes that a new file can have now in the file system of this one.  UINT64_MAX: the system
  * does not say. */
 uint64_t segment_free_space(int fd);
-/* The same only for memory: memory that the kernel can give without swapping, and free swap. */
+/* The limit that is the least there, for a sentence. */
+const char *segment_space_limit(int fd);
+/* The same only for memory: memory that the kernel can give without swapping, and free swap, and no more
+ * than the control groups of this process allow (cgroup 2, memory.max). */
 uint64_t segment_free_memory(void);
 /* The processors whose time the control groups of this process allow (cgroup 2, cpu.max), rounded up.
  * UINT64_MAX: there is no limit. */

@@ -33,7 +33,7 @@ static ssize_t read_text(const char *path, char *text, size_t room)
 	return n;
 }
 
-/* The sum of some fields, each in kB. */
+/* The sum of the numbers of some fields. */
 static uint64_t sum_fields(const char *text, const char *const *fields, size_t n)
 {
 	uint64_t sum = 0;
@@ -43,7 +43,7 @@ static uint64_t sum_fields(const char *text, const char *const *fields, size_t n
 		const char *at = strstr(text, fields[i]);
 
 		if (at)
-			sum += strtoull(at + strlen(fields[i]), NULL, 10) << 10;
+			sum += strtoull(at + strlen(fields[i]), NULL, 10);
 	}
 	return sum;
 }
@@ -64,6 +64,17 @@ static ssize_t read_group(const char *group, const char *file, char *text, size_
 	return read_text(path, text, room);
 }
 
+/* Copies of files, which the kernel drops before the group is full. */
+static uint64_t copies_of(const char *group)
+{
+	static const char *const fields[] = { "\nactive_file ", "\ninactive_file " };
+	char text[16384];
+
+	if (read_group(group, "memory.stat", text, sizeof(text)) <= 0)
+		return 0;
+	return sum_fields(text, fields, ARRAY_SIZE(fields));
+}
+
 /* The memory that it still allows. */
 static uint64_t memory_of(const char *group)
 {
@@ -75,6 +86,7 @@ static uint64_t memory_of(const char *group)
 		return UINT64_MAX;
 	n = strtoull(most, NULL, 10); /* "max" is read as 0 */
 	used = strtoull(now, NULL, 10);
+	used -= MIN(used, copies_of(group));
 	return n ? n - MIN(n, used) : UINT64_MAX;
 }
 
@@ -122,15 +134,20 @@ uint64_t segment_processors(void)
 	return least_of_groups(processors_of);
 }
 
-uint64_t segment_free_memory(void)
+static uint64_t free_of_machine(void)
 {
-	static const char *const fields[] = { "\nMemAvailable:", "\nSwapFree:" };
+	static const char *const fields[] = { "\nMemAvailable:", "\nSwapFree:" }; /* kB */
 	uint64_t sum = 0;
 	char text[4096];
 
 	if (read_text("/proc/meminfo", text, sizeof(text)) > 0)
-		sum = sum_fields(text, fields, ARRAY_SIZE(fields));
-	return MIN(sum ? sum : UINT64_MAX, least_of_groups(memory_of));
+		sum = sum_fields(text, fields, ARRAY_SIZE(fields)) << 10;
+	return sum ? sum : UINT64_MAX;
+}
+
+uint64_t segment_free_memory(void)
+{
+	return MIN(free_of_machine(), least_of_groups(memory_of));
 }
 
 uint64_t segment_free_on_nodes(uint64_t nodes)
@@ -143,7 +160,7 @@ uint64_t segment_free_on_nodes(uint64_t nodes)
 	for (i = 0; i < 64; i++) {
 		snprintf(path, sizeof(path), "/sys/devices/system/node/node%u/meminfo", i);
 		if (nodes >> i & 1 && read_text(path, text, sizeof(text)) > 0)
-			sum += sum_fields(text, fields, ARRAY_SIZE(fields));
+			sum += sum_fields(text, fields, ARRAY_SIZE(fields)) << 10;
 	}
 	return sum ? sum : UINT64_MAX;
 }
@@ -177,17 +194,30 @@ static uint64_t free_huge_pages(uint64_t size)
 	return sum > 0 ? (uint64_t)sum * size : 0;
 }
 
+static uint64_t free_in(const struct statfs *fs)
+{
+	return fs->f_blocks ? (uint64_t)fs->f_bavail * (uint64_t)fs->f_bsize : UINT64_MAX;
+}
+
 /* The limit of a tmpfs, if it has one, may exceed the memory that is left.  Then a write past that
  * memory meets the OOM killer, and no error. */
 uint64_t segment_free_space(int fd)
 {
 	struct statfs fs;
-	uint64_t space;
 
 	if (fstatfs(fd, &fs))
 		return UINT64_MAX;
-	space = fs.f_blocks ? (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize : UINT64_MAX;
 	if (fs.f_type == HUGETLBFS_MAGIC)
-		return MIN(space, free_huge_pages((uint64_t)fs.f_bsize));
-	return fs.f_type == TMPFS_MAGIC ? MIN(space, segment_free_memory()) : space;
+		return MIN(free_in(&fs), free_huge_pages((uint64_t)fs.f_bsize));
+	return fs.f_type == TMPFS_MAGIC ? MIN(free_in(&fs), segment_free_memory()) : free_in(&fs);
+}
+
+const char *segment_space_limit(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC || free_in(&fs) <= segment_free_memory())
+		return "that file system";
+	return free_of_machine() <= least_of_groups(memory_of) ? "the machine's memory"
+							       : "this process's control groups";
 }
