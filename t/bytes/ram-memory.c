@@ -111,23 +111,49 @@ static void test_refused(void)
 	REFUSES(-EINVAL, "threads is 17", .block_bytes = 64, .threads = 17);
 	REFUSES(-EINVAL, "huge_dir is /proc", .block_bytes = 64, .huge_dir = "/proc");
 	REFUSES(-ENOENT, "huge_dir /no/such", .block_bytes = 64, .huge_dir = "/no/such");
-	REFUSES(-ENOSPC, "bytes are missing", .block_bytes = 1ull << 44);
+	REFUSES(-ENOSPC, "for the memory of its RAM pool", .block_bytes = 1ull << 44);
 	cfg.ram_blocks = 0;
 	refused(gpc_create(NAME, &cfg, NULL, 0, &c), EINVAL, "no pool for it");
 	ok(strstr(gpc_last_error(), "ram_blocks is 0"), "%s", gpc_last_error());
+}
+
+/* The whole cache is looked at before any of it is made. */
+static void test_whole(void)
+{
+	struct gpc_memory m = { .size = sizeof(m), .block_bytes = 1ull << 44 };
+	unsigned long long missing = 0, need = 0, memory_need = 0, there = 0;
+	struct gpc_config cfg = config();
+	gpc *c;
+
+	cfg.ram_memory = &m;
+	is_int(gpc_create(NAME, &cfg, NULL, 0, &c), -ENOSPC, "too much for gpc_create");
+	sscanf(gpc_last_error(),
+	       "%*s lacks %*u bytes (%llu MiB): %*s needs %llu MiB, %llu MiB of them for the "
+	       "memory of its RAM pool, and %llu MiB are free",
+	       &missing, &need, &memory_need, &there);
+	ok(memory_need > (SLOTS << 24) && need > memory_need && there &&
+		   missing + there + 1 >= need && missing + there <= need + 1,
+	   "%llu MiB, of which %llu are the pool's, less %llu, are %llu", need, memory_need, there,
+	   missing);
 }
 
 /* need - available = missing */
 static void test_missing(void)
 {
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = 1ull << 44 };
+	struct gpc_pool p = {
+		.size = sizeof(p), .kind = GPC_RAM, .blocks = SLOTS, .demote_to = -1
+	};
 	struct gpc_config cfg = config();
 	unsigned long long need = 0, there = 0, missing = 0;
 	const char *text;
 	gpc *c;
 
-	cfg.ram_memory = &m;
-	is_int(gpc_create(NAME, &cfg, NULL, 0, &c), -ENOSPC, "too much");
+	cfg.ram_memory = NULL;
+	cfg.ram_blocks = 0;
+	cfg.max_blocks = 2 * SLOTS;
+	must(gpc_create(NAME, &cfg, NULL, GPC_SERVE, &c));
+	is_int(gpc_pool_make(c, &p, &m, 10000), -ENOSPC, "too much for gpc_pool_make");
 	text = gpc_last_error();
 	if (strstr(text, "needs "))
 		sscanf(strstr(text, "needs "), "needs %llu bytes (%*u MiB), and %llu bytes", &need,
@@ -136,6 +162,7 @@ static void test_missing(void)
 		sscanf(strrchr(text, ':'), ": %llu bytes are missing", &missing);
 	ok(need > (SLOTS << 24) && there && missing == need - there,
 	   "%llu - %llu = %llu are missing", need, there, missing);
+	end(c);
 }
 
 /* ---- a cache that is there ---- */
@@ -420,6 +447,7 @@ static int body(void)
 	test_collapse();
 	test_threads();
 	test_refused();
+	test_whole();
 	test_missing();
 	test_fits();
 	test_place(0, 0, 0);

@@ -67,7 +67,7 @@ refuses 2 '--numa: the set of nodes is 0x8000000000000000: it must be within 0x'
 	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes 4k --numa bind:63
 refuses 2 "--huge-dir is $shm: it must be a folder of a hugetlbfs" \
 	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes 4k --huge-dir "$shm"
-refuses 1 "$cache: the memory of a pool needs [0-9]+ bytes .* [0-9]+ bytes are missing; ask for fewer or smaller blocks" \
+refuses 1 "$cache: .* lacks [0-9]+ bytes .*: $cache needs [0-9]+ MiB, [0-9]+ MiB of them for the memory of its RAM pool, .*; raise it or lower --ram-blocks, " \
 	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes 1024G
 is "$(grep -c "$cache: $cache" "$tmp/err")" 0 "and the cache is named once"
 is "$(ls "$shm")" '' "nothing is left of all these"

@@ -180,7 +180,7 @@ static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes,
 {
 	uint64_t missing;
 
-	if (free_bytes >= need) /* the file system tells no limit, and nothing is left */
+	if (free_bytes >= need + memory) /* the file system tells no limit, and nothing is left */
 		free_bytes = 0;
 	missing = need + memory - free_bytes;
 	if (memory)
@@ -367,7 +367,7 @@ static int build(struct segment *s, struct draft *d)
 	segment_control_header(&s->header, &control);
 	need = ROUND_UP(s->at.index_bytes, s->unit) + ROUND_UP(s->at.control_bytes, s->unit) +
 	       s->unit;
-	if (need > space)
+	if (need + memory_here(d) > space)
 		return no_space(s, need, space, memory_here(d));
 	if ((err = write_id(s)) ||
 	    (err = make_segment(s, "ctl.tmp", d, &control, &s->control_fd)) ||
