@@ -106,6 +106,20 @@ like "$(cat "$tmp/out")" 'DISK +31 +1 ' "few bytes are one block, for which a ca
 stop TERM
 run gpc-inspect rm disk --dir "$shm"
 
+# ---- bytes are as many blocks for all ----
+
+# the notes of blocks take room as well; only the maker of the cache knows the size of a block beforehand
+serve bytes $make --keep-tokens --keep-digests --disk "$tmp/bytes" --disk-bytes 4M
+stop KILL
+serve heir --disk "$tmp/bytes" --disk-bytes 4M
+is "$(grep -o 'tier disk: .*blocks' "$tmp/heir.err")" "$(grep -o 'tier disk: .*blocks' "$tmp/bytes.err")" "another process with the same bytes has the same blocks"
+stop TERM
+run gpc-inspect rm disk --dir "$shm"
+serve maker $make --disk "$tmp/bytes" --disk-bytes 4M
+is "$(grep -o 'tier disk: .*blocks' "$tmp/maker.err")" "$(grep -o 'tier disk: .*blocks' "$tmp/bytes.err")" "and so has a cache that has smaller notes"
+stop TERM
+run gpc-inspect rm disk --dir "$shm"
+
 # ---- its life ----
 
 serve first $make --disk "$tmp/file" --disk-blocks 200 --disk-write-rate 1G

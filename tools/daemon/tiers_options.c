@@ -139,7 +139,8 @@ static uint64_t bytes_of_each(const struct daemon *d)
 	return (d->memory.block_bytes + PAGE - 1) / PAGE * PAGE + HEADER;
 }
 
-/* The blocks that --disk-bytes gives.  Without --block-bytes, the library knows their size. */
+/* At most so many blocks have room in --disk-bytes: the library makes a few less, since notes take
+ * some room.  0: without --block-bytes only the library knows. */
 static uint64_t blocks_of(const struct daemon *d)
 {
 	uint64_t blocks;
@@ -423,11 +424,9 @@ int tiers_prepare(struct daemon *d)
 	d->tiers.timeout_ms = WRITER_MS;
 	d->tiers.log = say_library;
 	d->tiers.log_arg = d;
-	if (blocks)
-		d->tiers.disk_blocks = (uint32_t)blocks;
-	else if (d->disk_bytes)
-		d->tiers.disk_bytes = d->disk_bytes;
-	blocks = d->tiers.disk_blocks ? d->tiers.disk_blocks : file.blocks;
+	d->tiers.disk_bytes = d->disk_bytes; /* as every other process with these options gives it */
+	if (!blocks)
+		blocks = d->tiers.disk_blocks ? d->tiers.disk_blocks : file.blocks;
 	blocks += remote_blocks(d);
 	if (d->create && !d->cfg.max_blocks && blocks) {
 		d->max_blocks_computed = true;

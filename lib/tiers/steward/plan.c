@@ -208,6 +208,14 @@ static uint32_t note_bytes(struct gpc_tiers *t)
 	return there.note_bytes;
 }
 
+/* A file that is there has notes of the size that it was made with. */
+static uint32_t notes_there(const struct gpc_tiers *t, uint32_t wanted)
+{
+	struct disk_info there;
+
+	return disk_peek(t->opt.disk, &there) == 0 ? there.note_bytes : wanted;
+}
+
 int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots)
 {
 	const struct gpc_tiers_options *opt = &t->opt;
@@ -223,7 +231,7 @@ int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint3
 			 (opt->flags & GPC_TIERS_STRICT ? 0 : DISK_ASIDE) |
 			 (opt->secret ? 0 : DISK_KEEP_SECRET),
 		.image_bytes = p.block_bytes,
-		.slots = slots_for(opt, p.block_bytes, notes),
+		.slots = slots_for(opt, p.block_bytes, notes_there(t, notes)),
 		.note_bytes = notes,
 		.secret = t->c->seg.header.secret,
 		.threads = opt->disk_threads,
