@@ -14,8 +14,9 @@ fake.install()
 import gpc  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
 import gpc.vllm.worker  # noqa: E402
+from gpc.engines import cache  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingManager, GPCOffloadingSpec, coming, meet, model, spec  # noqa: E402
-from gpc.vllm.config import ConfigError  # noqa: E402
+from gpc.vllm.config import Config, ConfigError  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
 gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
@@ -273,6 +274,13 @@ raises(gpc.NoSpace, "gpc_bytes: ", lambda: Engine("-e", refuses(Gate(), gpc.NoSp
 is_([t for level, t in logs[before:] if level == "ERROR"], [f"gpc: the engine cannot use a cache: [Errno 28] gpc_bytes: {EXTRA['gpc_bytes']}: "
     "too little. Ask for less, or make room: a tmpfs is resized with mount -o remount,size=..., a container gets --shm-size"], "with a sentence")
 raises(ConfigError, "gpc_bytes: 1, at least", lambda: Engine("-e", gpc_bytes=1), "a cache of too few slots does at once")
+before = len(logs)
+raises(ConfigError, "gpc_byte: there is no such key", lambda: Config({**EXTRA, "gpc_byte": 1}), "so does a key that is none")
+is_([(level, t[:54]) for level, t in logs[before:]], [("ERROR", "gpc: the engine cannot use a cache: gpc_byte: there is")], "with a sentence, too")
+before = len(logs)
+for level in range(3, 7):
+    cache._pass_on(logging.getLogger("vllm.gpc"))(level, "a line of the library")
+is_([level for level, _ in logs[before:]], ["ERROR", "WARNING", "INFO", "DEBUG"], "its notices are seen, and the rest is not")
 coming.EARLY = spec.EARLY = 0.01
 gate = Gate()
 e = Engine("-f", gate)

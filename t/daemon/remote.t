@@ -58,7 +58,7 @@ fresh()
 early="--block-size 16 --ram-blocks 32 --block-bytes 4k --max-peers 8 --huge-dir $shm"
 # shellcheck disable=SC2086
 {
-refuses 1 '--remote: there is no plugin rediss: .* does not exist; correct the name' \
+refuses 1 '--remote: there is no plugin rediss, neither in the folder gpc beside the library nor in .*; correct the name' \
 	gpcd bad --dir "$shm" $early --key-file "$tmp/key" --remote rediss:server=localhost
 refuses 1 '--remote: [^ ]* has no option hwo; it takes how' \
 	gpcd bad --dir "$shm" $early --key-file "$tmp/key" --remote "$plugin:hwo=right"

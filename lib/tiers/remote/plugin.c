@@ -85,9 +85,9 @@ static int check_file(const char *name, const char *path)
 	if (stat(path, &st) < 0 && errno == ENOENT && name[0] != '/')
 		return err_set(
 			ENOENT,
-			"there is no plugin %s: %s does not exist; correct the name, or install "
-			"the plugin there",
-			name, path);
+			"there is no plugin %s, neither in the folder gpc beside the library nor in %s; correct the name, or "
+			"install the plugin there",
+			name, PLUGIN_DIR);
 	if (lstat(path, &st) < 0 && errno == ENOENT)
 		return err_set(
 			ENOENT,

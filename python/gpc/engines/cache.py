@@ -18,13 +18,14 @@ _PAGE = 4096
 _TRANSIT = 64                    # slots that create adds to a pool of RAM
 _OFFERED, _MOST_OFFERS = 64000, 1 << 22        # chunks whose offers are counted, and offers; 43 bytes each
 _OF_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EROFS)
+_LEVELS = {4: logging.WARNING, 5: logging.INFO}         # of syslog.h
 _STOCK_SHARE = 64                # a stock holds at most one slot of so many, since a stock's slots hold no keys
 
 
 def _pass_on(log):
     """The library's log: no other process reports on a cache that is served here."""
     def hear(level, text):
-        log.log(logging.ERROR if level < 4 else logging.WARNING if level == 4 else logging.DEBUG, "gpc: %s", text)
+        log.log(logging.ERROR if level < 4 else _LEVELS.get(level, logging.DEBUG), "gpc: %s", text)
     return hear
 
 

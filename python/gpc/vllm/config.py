@@ -2,11 +2,15 @@
 # Tests: t/python/vllm-manager.t
 """The keys of kv_connector_extra_config: defaults, ranges, and errors that name key, value and limit."""
 
+import logging
+
 import gpc
 
 from ..engines.config import ConfigError, Key, read
 from ..engines.keys import CACHE
 from ..engines.tiers import check
+
+log = logging.getLogger("vllm.gpc")
 
 KEYS = {
     "gpc_bytes": Key(int, None, 1, 1 << 50),
@@ -33,10 +37,22 @@ KEYS = {
 }
 
 
+def tell(error):
+    """vLLM shows it above other tracebacks."""
+    log.error("gpc: the engine cannot use a cache: %s", error)
+
+
 class Config:
     """An attribute for each key, without the prefix gpc_."""
 
     def __init__(self, extra):
+        try:
+            self._read(extra)
+        except ConfigError as e:
+            tell(e)
+            raise
+
+    def _read(self, extra):
         read(self, KEYS, extra, "vllm")
         check(self)
         self.bytes_key = "gpc_bytes" if self.bytes or not self.cpu_bytes_to_use else "cpu_bytes_to_use"

@@ -17,7 +17,7 @@ from ..engines.namespace import Namespace
 from . import metrics, model, name
 from .adapters import Adapters
 from .coming import EARLY, SMALL, Coming, Opening
-from .config import Config, ConfigError
+from .config import Config, ConfigError, tell
 from .image import Image
 from .manager import Manager
 from .worker import Worker
@@ -58,10 +58,12 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         told = model.TOLD.get()          # by GPCConnector, and not by OffloadingConnector
         self.by_connector = told is not None
         self.vllm_config = getattr(config, "vllm_config", None) or told          # a later vLLM may have it here
-        if why := model.cannot_load(self.vllm_config):
+        why = model.cannot_load(self.vllm_config)
+        if not why and not config.worker_kv_bytes_per_block:
+            why = "vLLM says 0 bytes a block; such a KV cache cannot be offloaded"
+        if why:
+            tell(why)
             raise ConfigError(f"gpc.vllm: {why}")
-        if not config.worker_kv_bytes_per_block:
-            raise ConfigError("gpc.vllm: vLLM says 0 bytes a block; such a KV cache cannot be offloaded")
         self.replicated_layout = config.replicated_layout        # rank 0 stores for all, all load its part
         parts = 1 if config.replicated_layout else config.parallel.world_size
         rank_bytes = config.worker_kv_bytes_per_block * self.blocks_per_chunk
@@ -76,8 +78,8 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         if not self._manager:
             try:
                 self._manager = self._make_manager()
-            except Exception as e:       # vLLM shows it above other tracebacks
-                log.error("gpc: the engine cannot use a cache: %s", e)
+            except Exception as e:
+                tell(e)
                 raise
         return self._manager
 
