@@ -7,6 +7,7 @@ import ctypes
 import errno
 import glob
 import logging
+import multiprocessing
 import os
 import tempfile
 import time
@@ -356,6 +357,22 @@ e.end()
 dead = meet.leave(e.m.where._replace(dir=""), "dead")
 is_((meet.attach("", "dead", lambda found: gpc.attach(found.name, leader=found.peer, life=found.life)), os.path.exists(dead)),
     (None, False), "word of a manager that has gone is removed")
+said = multiprocessing.get_context("fork").Queue()
+lives, dies = (multiprocessing.get_context("fork").Process(target=lambda e=e: (said.put(meet.leave_word("", e)), time.sleep(600)))
+               for e in ("lives", "dies"))
+lives.start()
+of_lives = said.get()
+dies.start()
+of_dies = said.get()
+dies.kill()
+dies.join()
+mine = [meet.leave_word("", "mine") for _ in range(2)][1]
+is_([os.path.exists(p) for p in (of_lives, of_dies, mine)], [True, False, True], "word of a process that was killed goes when another one leaves its own")
+lives.kill()
+lives.join()
+meet.remove(mine)
+meet.remove(of_lives)
+is_(os.path.exists(mine), False, "and its own goes when it says so")
 
 # no seat at the first job: the next ones wait no more
 e = Engine("-t", attach=False, gpc_max_peers=2)

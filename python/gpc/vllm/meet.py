@@ -9,13 +9,15 @@ a worker of a later pipeline stage cannot compute.  So the manager leaves a file
 
 and removes it in its first step, when all workers have attached, or with its end or that of its process.  A manager
 that was killed before that has left a file that names a life that is over.  A worker that tries to attach sees that,
-and removes the file.
+and removes the file.  The process that has left a file holds its lock (flock), and the next one that leaves one removes
+those without a lock.
 
 If the cache is being made (coming.py), the file has COMES in place of a manager, and a worker attaches with its first
 job, which names the manager.  vLLM 0.33 asks its workers again when an engine wakes, perhaps before that job.  So this
 file stays until the cache is there, and the file of the manager that follows stays until its end."""
 
 import atexit
+import fcntl
 import glob
 import hashlib
 import json
@@ -27,6 +29,7 @@ from ..engines.config import ConfigError
 from .cache import Where
 
 COMES = "comes"
+_held = {}               # path -> the descriptor that has the lock
 
 
 def _prefix(folder, engine):
@@ -46,10 +49,14 @@ def leave_word(folder, engine):
 def _leave(what, folder, engine):
     path = f"{_prefix(folder, engine)}{os.getpid()}.where"
     try:
+        _sweep(folder)
         fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(fd, "w") as f:
+        with open(fd, "w", closefd=False) as f:
+            fcntl.flock(fd, fcntl.LOCK_EX)
             json.dump(what, f)
         os.rename(path + ".tmp", path)
+        _let_go(path)
+        _held[path] = fd
         atexit.register(_end, path, os.getpid())
         return path
     except OSError as e:
@@ -66,6 +73,28 @@ def remove(path):
         os.unlink(path)
     except OSError:
         pass
+    _let_go(path)
+
+
+def _let_go(path):
+    if (fd := _held.pop(path, None)) is not None:
+        os.close(fd)
+
+
+def _sweep(folder):
+    """Removes what processes that have gone have left."""
+    for path in glob.glob(os.path.join(folder or "/dev/shm", "gpc-vllm-*.where")):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:          # another user's, or it has gone
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                os.unlink(path)
+        except OSError:          # its process lives
+            pass
+        os.close(fd)
 
 
 def _read(path):
