@@ -129,7 +129,7 @@ mistake 2 'disk: \[cache\] is no section; there are \[gpc\]' <<'EOF'
 [cache]
 disk = /x
 EOF
-mistake 1 'disk: \[\] is no section' <<'EOF'
+mistake 1 'disk: no section is above it; there are \[gpc\]' <<'EOF'
 disk = /x
 EOF
 mistake 2 'the line is neither \[SECTION\] nor KEY = VALUE' <<'EOF'

@@ -155,9 +155,9 @@ static int on_key(void *arg, const char *section, const char *name, const char *
 	if (!is_section(section)) {
 		snprintf(
 			why, sizeof(why),
-			"%s: [%s] is no section; there are [gpc], [gpcd], [engines], [vllm], [sglang] and "
-			"[lmcache]",
-			name, section);
+			"%s: %s%s%s; there are [gpc], [gpcd], [engines], [vllm], [sglang] and [lmcache]",
+			name, *section ? "[" : "", section,
+			*section ? "] is no section" : "no section is above it");
 		return refuse(r, r->line, why);
 	}
 	twin = find_twin(r, section, name);

@@ -59,7 +59,7 @@ def _scan(path, text, mine):
         if not value:
             refuse("the line is neither [SECTION] nor KEY = VALUE")
         if section not in SECTIONS:
-            refuse(f"{key}: [{section}] is no section; there are {', '.join(f'[{s}]' for s in SECTIONS)}")
+            refuse(f"{key}: {f'[{section}] is no section' if section else 'no section is above it'}; there are {', '.join(f'[{s}]' for s in SECTIONS)}")
         for other in {section, *(mine if section in mine else ())}:
             if (other, key) in lines:
                 before, was = lines[other, key]
