@@ -64,8 +64,7 @@ static void names(void)
 	refused("a/b", -EINVAL, "'a/b' names no plugin");
 	refused("../x", -EINVAL, "names no plugin");
 	refused("Redis", -EINVAL, "names no plugin");
-	refused("nothing", -ENOENT,
-		"neither in the folder gpc beside the library nor in");
+	refused("nothing", -ENOENT, "neither in the folder gpc beside the library nor in");
 	refused("/nowhere/x.so", -ENOENT, "there is no plugin /nowhere/x.so: correct the path, or");
 	refused("/etc/passwd/x.so", -ENOTDIR,
 		"plugin /etc/passwd/x.so: Not a directory; correct the path");
