@@ -113,11 +113,13 @@ int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int ti
  * waits until no process has memory of a former pool of this device mapped; -ESTALE: this process
  * has mapped such memory (gpc_pool_map).  timeout_ms bounds that wait and the wait for the writer's
  * answer.  It does not bound the making of memory, about a second a GiB of RAM; progress can end
- * that (-ECANCELED), a signal cannot.  -ENOSPC: too little memory, and the sentence says how much is
- * missing.  -EINVAL: a field, or a layout whose pieces overlap or do not fit.  -EPROTO: demote_to
- * has images of another size or fingerprint.  GPC_POOL_ONCE (RAM): if the pool is there, no memory
- * is made.  While one process makes such a pool, calls for any such pool wait up to the timeout:
- * -ETIMEDOUT, -EAGAIN.  The first call decides runs, numa, nodes, huge_dir and no_checksums. */
+ * that (-ECANCELED), a signal cannot.  Before memory is made the call looks for a writer, as
+ * [writer] says, and for room in max_pools and max_blocks: -ENOTCONN, -ENOSPC.  -ENOSPC: too little
+ * memory, and the sentence says how much is missing.  -EINVAL: a field, or a layout whose pieces
+ * overlap or do not fit.  -EPROTO: demote_to has images of another size or fingerprint.
+ * GPC_POOL_ONCE (RAM): if the pool is there, no memory is made.  While one process makes such a
+ * pool, calls for any such pool wait up to the timeout: -ETIMEDOUT, -EAGAIN.  The first call
+ * decides runs, numa, nodes, huge_dir and no_checksums. */
 
 int gpc_pool_lend(gpc *c, int pool, uint32_t part, void *base, uint64_t bytes);
 /* [shared] Owner only, once for each part: lend the bytes at base.  These stay where they are as

@@ -35,10 +35,10 @@ static void test_late(void)
 	uint64_t bytes;
 	void *base;
 
-	must(gpc_writer_drop(c));
 	d = cache_attach(0, 0);
-	refused(gpc_pool_make(d, &p, &m, 300), ENOTCONN, "no writer");
+	refused(gpc_pool_make(d, &p, &m, 300), ETIMEDOUT, "a writer that does not answer");
 	is_int(memory_files(), 1, "the command may be carried out, so the file is there");
+	must(gpc_writer_drop(c));
 	memory_sweep(&c->seg);
 	is_int(memory_files(), 1, "and nobody sweeps it");
 	must(gpc_writer_take(c, 0, 0));
@@ -59,16 +59,17 @@ static void test_late(void)
 static void test_late_refused(void)
 {
 	gpc *c = new_cache(), *d;
-	struct gpc_pool p = pool_with(GPC_RAM, 600, 0);
+	struct gpc_pool p = pool_with(GPC_RAM, 4, 0);
 	struct gpc_memory m = memory_of(64);
 
-	must(gpc_writer_drop(c));
+	p.demote_to = 3;
 	d = cache_attach(0, 0);
-	refused(gpc_pool_make(d, &p, &m, 300), ENOTCONN, "no writer");
+	refused(gpc_pool_make(d, &p, &m, 300), ETIMEDOUT, "a writer that does not answer");
 	is_int(memory_files(), 1, "the file waits");
+	must(gpc_writer_drop(c));
 	must(gpc_writer_take(c, 0, 0));
 	serve(c);
-	is_int(info_of(c).pools, 0, "too many blocks");
+	is_int(info_of(c).pools, 0, "no pool 3");
 	p = pool_with(GPC_RAM, 4, 0);
 	serve_begin(c);
 	is_int(gpc_pool_make(d, &p, &m, 1000), 0, "another one");
@@ -84,16 +85,88 @@ static void test_never(void)
 	struct gpc_pool p = pool_with(GPC_RAM, 4, 0);
 	struct gpc_memory m = memory_of(64);
 
-	must(gpc_writer_drop(c));
 	d = cache_attach(0, 0);
-	refused(gpc_pool_make(d, &p, &m, 300), ENOTCONN, "no writer");
-	refused(gpc_pool_make(d, &p, &m, 0), ENOTCONN, "a second one waits for the first");
+	refused(gpc_pool_make(d, &p, &m, 300), ETIMEDOUT, "a writer that does not answer");
+	refused(gpc_pool_make(d, &p, &m, 0), EAGAIN, "a second one waits for the first");
+	must(gpc_writer_drop(c));
 	is_int(memory_files(), 1, "and leaves no file");
 	must(gpc_close(d));
 	must(gpc_writer_take(c, 0, 0));
 	ok(memory_files_come_to(c, 0), "whose maker has left is nobody's");
 	is_int(info_of(c).pools, 0, "and no pool");
 	clean(c, "never answered");
+	cache_end(c);
+}
+
+/* ---- answers that are known before anything is made ---- */
+
+static int made; /* calls of progress */
+
+static int makes(void *arg, uint64_t done, uint64_t bytes)
+{
+	(void)arg;
+	(void)done;
+	(void)bytes;
+	made++;
+	return 0;
+}
+
+static struct gpc_memory watched(void)
+{
+	struct gpc_memory m = memory_of(64);
+
+	m.progress = makes;
+	made = 0;
+	return m;
+}
+
+static void test_no_writer(void)
+{
+	gpc *c = new_cache(), *d = cache_attach(0, 0);
+	struct gpc_pool p = pool_with(GPC_RAM, 4, 0);
+	struct gpc_memory m = watched();
+
+	must(gpc_writer_drop(c));
+	refused(gpc_pool_make(d, &p, &m, 0), ENOTCONN, "no writer, no time");
+	refused(gpc_pool_make(d, &p, &m, 5000), ENOTCONN, "none comes in 0.2 s");
+	refused(gpc_pool_make(d, &p, &m, 5000), ENOTCONN, "nor later");
+	is_int(made + memory_files(), 0, "nothing was made");
+	must(gpc_writer_take(c, 0, 0));
+	serve(c);
+	is_int(info_of(c).pools, 0, "and no command was sent");
+	serve_begin(c);
+	is_int(gpc_pool_make(d, &p, &m, 5000), 0, "there is a writer again");
+	serve_end();
+	must(gpc_close(d));
+	cache_end(c);
+}
+
+static void test_no_room(void)
+{
+	gpc *c = new_cache(), *d = cache_attach(0, 0);
+	struct gpc_pool p = pool_with(GPC_RAM, 500, 0), q = pool_with(GPC_RAM, 60, 0);
+	struct gpc_memory m = watched();
+	int i;
+
+	must(gpc_pool_make(c, &p, NULL, -1));
+	refused(gpc_pool_make(d, &q, &m, 300), ENOSPC, "max_blocks is used up");
+	refused(gpc_pool_clear(d, 0, 0, GPC_REMOVE, 0), EAGAIN, "a removal is under way");
+	is_int(made, 0, "nothing was made before it");
+	refused(gpc_pool_make(d, &q, &m, 300), ETIMEDOUT, "now the writer decides");
+	is_int(memory_files(), 1, "about memory that is there");
+	must(gpc_close(d));
+	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000));
+	d = cache_attach(0, 0);
+	for (i = 0; i < 4; i++) {
+		p = pool_with(GPC_RAM, 4, 0);
+		must(gpc_pool_make(c, &p, NULL, -1));
+	}
+	made = 0;
+	q = pool_with(GPC_RAM, 4, 0);
+	refused(gpc_pool_make(d, &q, &m, 300), ENOSPC, "max_pools is used up");
+	is_int(made, 0, "nothing was made");
+	must(gpc_close(d));
+	clean(c, "no room");
 	cache_end(c);
 }
 
@@ -134,6 +207,8 @@ static int body(void)
 	test_late();
 	test_late_refused();
 	test_never();
+	test_no_writer();
+	test_no_room();
 	test_timeout();
 	return done_testing();
 }

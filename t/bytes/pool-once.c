@@ -264,18 +264,31 @@ static void test_turn(void)
 	cache_end(c);
 }
 
+/* The writer goes while the memory is made. */
+static int writer_goes(void *arg, uint64_t done, uint64_t bytes)
+{
+	gpc **c = arg;
+
+	(void)done;
+	(void)bytes;
+	if (*c && !cache_thread)
+		must(gpc_writer_drop(*c));
+	else if (*c)
+		must(gpc_close(*c));
+	*c = NULL;
+	return 0;
+}
+
 /* What the first call has begun, the second one finds. */
 static void test_late(void)
 {
-	gpc *c = new_cache(), *d = cache_attach(0, 0);
+	gpc *c = new_cache(), *d = cache_attach(0, 0), *goes = c;
 	struct gpc_pool p = wanted();
 	struct gpc_memory m = memory_of(BLOCK);
 	int n;
 
-	if (!cache_thread)
-		must(gpc_writer_drop(c));
-	else
-		must(gpc_close(c));
+	m.progress = writer_goes;
+	m.progress_arg = &goes;
 	refused(gpc_pool_make(d, &p, &m, 1000), ENOTCONN, "no writer");
 	is_int(memory_files(), 1, "the file waits for one");
 	if (cache_thread)

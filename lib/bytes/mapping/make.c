@@ -141,14 +141,28 @@ static void discard(gpc *c, struct making *mk)
 	free(mk);
 }
 
-/* The timeout bounds waits for other processes, but not the making itself. */
+static int look_for_writer(gpc *c, void *arg)
+{
+	(void)arg;
+	return ring_has_writer(c);
+}
+
+/* The timeout bounds waits for other processes, but not the making itself.  Before it, the call
+ * waits for a writer as gpc.h says, and looks for room.  So nothing is made, and no command sent,
+ * for an answer that is known.  A writer that goes meanwhile, and the writer's own answer, count
+ * all the same. */
 static int make_bytes(gpc *c, struct making *mk, uint64_t *deadline)
 {
 	struct memory *m = &mk->memory;
 	bool allocates = m->kind == GPC_VRAM && !m->lent;
-	int err = allocates ? wait_unused(c, m, *deadline) : 0;
-	uint64_t begin = clock_ns();
+	int err = ring_watch(c, look_for_writer, NULL, *deadline ? *deadline : clock_ns());
+	uint64_t begin;
 
+	if (err >= 0)
+		err = allocates ? wait_unused(c, m, *deadline) : 0;
+	if (err == 0) /* a former pool may have given its records back meanwhile */
+		err = pool_check_room(c, &mk->request);
+	begin = clock_ns();
 	if (err == 0) {
 		err = memory_make(&c->seg, m, &mk->pages);
 		if (err < 0)

@@ -11,6 +11,7 @@
 #include "gpc_bytes.h"
 #include "index/request/request.h"
 #include "index/segment/hooks.h"
+#include "index/segment/lockfile.h"
 #include "index/segment/once.h"
 #include "index/segment/peek.h"
 #include "index/segment/settings.h"
@@ -168,7 +169,19 @@ int pool_check_demote(const gpc *c, const struct shm_pool *rq)
 		       rq->demote_to, to.kind == GPC_RAM ? "a RAM" : "a VRAM", rq->space);
 }
 
-static int no_room(const gpc *c, const struct shm_pool *rq)
+/* Is the pool there until a call removes it? */
+static bool stays(const gpc *c, const struct shm_pool *p)
+{
+	int32_t owner = load_relaxed(&p->owner);
+
+	return load_acquire(&p->state) == POOL_READY &&
+	       (owner < 0 || owner == (int32_t)c->peer ||
+		(owner < c->seg.header.geometry.max_peers &&
+		 segment_peer_alive(&c->seg, (uint32_t)owner)));
+}
+
+/* early: 0 if there may be room, once the pools that are about to go have gone. */
+static int no_room(const gpc *c, const struct shm_pool *rq, bool early)
 {
 	const struct shm_geometry *g = &c->seg.header.geometry;
 	uint32_t i, n = 0, taken = 0;
@@ -176,7 +189,7 @@ static int no_room(const gpc *c, const struct shm_pool *rq)
 	for (i = 0; i < g->max_pools; i++) {
 		const struct shm_pool *p = seg_pool(&c->seg, i);
 
-		if (load_acquire(&p->state) == POOL_FREE)
+		if (early ? !stays(c, p) : load_acquire(&p->state) == POOL_FREE)
 			continue;
 		n++;
 		taken += (uint32_t)load_relaxed(&p->range);
@@ -184,11 +197,22 @@ static int no_room(const gpc *c, const struct shm_pool *rq)
 	if (n == g->max_pools)
 		return err_set(ENOSPC, "%s has %u pools already, as many as its max_pools",
 			       c->seg.name, n);
+	if (early && (uint64_t)taken + (uint32_t)rq->range <= g->max_blocks)
+		return 0;
 	return err_set(ENOSPC,
 		       "blocks is %u, and %u with transit: %s has max_blocks %u, of which "
 		       "%u are taken: %u are left, and must be in one piece",
 		       rq->blocks, (uint32_t)rq->range, c->seg.name, g->max_blocks, taken,
 		       g->max_blocks - MIN(taken, g->max_blocks));
+}
+
+/* Commands of ours that are under way may remove a pool first: then the writer alone decides. */
+int pool_check_room(const gpc *c, const struct shm_pool *rq)
+{
+	const struct shm_seat *s = seg_seat(&c->seg, c->peer);
+
+	/* pairs with (Y) */
+	return load_acquire(&s->tail) == load_relaxed(&s->head) ? no_room(c, rq, true) : 0;
 }
 
 static int add_error(const gpc *c, const struct shm_pool *rq, int err)
@@ -205,7 +229,7 @@ static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 		return err_set(EEXIST, "another pool of %s has the memory of that number already",
 			       c->seg.name);
 	case -ENOSPC:
-		return no_room(c, rq);
+		return no_room(c, rq, false);
 	case -EXDEV:
 		return err_set(
 			EXDEV,

@@ -85,6 +85,8 @@ int pool_check_call(gpc *c, const struct gpc_pool *p, int timeout_ms, bool waits
 int pool_request(const struct gpc_pool *p, struct shm_pool *rq);
 /* Check the pool that it demotes to, as far as this side can see it: -EINVAL, -EPROTO. */
 int pool_check_demote(const gpc *c, const struct shm_pool *rq);
+/* -ENOSPC: pools that stay leave no number, or too few records.  0 promises nothing. */
+int pool_check_room(const gpc *c, const struct shm_pool *rq);
 /* With pool_lock, once the writer has read the last request: 0.  Or an error, as by ring_wait, and
  * the lock is not ours. */
 int pool_enter(gpc *c, uint64_t deadline);
