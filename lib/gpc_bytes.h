@@ -118,8 +118,9 @@ int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int ti
  * memory, and the sentence says how much is missing.  -EINVAL: a field, or a layout whose pieces
  * overlap or do not fit.  -EPROTO: demote_to has images of another size or fingerprint.
  * GPC_POOL_ONCE (RAM): if the pool is there, no memory is made.  While one process makes such a
- * pool, calls for any such pool wait up to the timeout: -ETIMEDOUT, -EAGAIN.  The first call
- * decides runs, numa, nodes, huge_dir and no_checksums. */
+ * pool, calls for any such pool wait up to the timeout: -ETIMEDOUT, -EAGAIN.  -EEXIST:
+ * sums or no_checksums differs from the pool's.  The first call decides runs, numa, nodes, huge_dir
+ * and seed; threads and progress are of the call that makes memory. */
 
 int gpc_pool_lend(gpc *c, int pool, uint32_t part, void *base, uint64_t bytes);
 /* [shared] Owner only, once for each part: lend the bytes at base.  These stay where they are as

@@ -171,8 +171,29 @@ static void test_make(void)
 	ok(q.memory == p.memory && q.block_bytes == BLOCK && looks == 0 && memory_files() == 1,
 	   "and makes no memory");
 	q = wanted();
-	m.no_checksums = 1;
+	m.seed = 7;
+	m.threads = 2;
+	m.numa = GPC_NUMA_INTERLEAVE;
 	is_int(gpc_pool_make(d, &q, &m, -1), 0, "how the memory is had does not count");
+	m = memory_of(BLOCK);
+	m.progress = touched;
+	m.progress_arg = &looks;
+	q = wanted();
+	m.sums = 1;
+	is_int(gpc_pool_make(d, &q, &m, -1), 0, "sums 1 is sums 0");
+	q = wanted();
+	m.sums = 4;
+	refused(gpc_pool_make(d, &q, &m, -1), EEXIST, "other checksums");
+	ok(!strcmp(gpc_last_error(),
+		   "sums is 4: pool 0 is the one that is asked for, and its sums is 1"),
+	   "the sentence: %s", gpc_last_error());
+	m.sums = 0;
+	m.no_checksums = 1;
+	refused(gpc_pool_make(d, &q, &m, -1), EEXIST, "no checksums");
+	ok(!strcmp(gpc_last_error(), "no_checksums is 1: pool 0 is the one that is asked for, and "
+				     "its no_checksums is 0"),
+	   "the sentence: %s", gpc_last_error());
+	m.no_checksums = 0;
 	q = wanted();
 	q.blocks = 9;
 	refused(gpc_pool_make(d, &q, &m, -1), EEXIST, "more blocks");
@@ -233,6 +254,12 @@ static void test_second(void)
 	is_int(rival.files, 2, "both had a file");
 	ok(memory_files() == 1 && memory_file_exists(p.memory), "and the pool's is left");
 	is_int(pools(c), 1, "one pool");
+	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000));
+	rival.number = -1;
+	p = wanted();
+	m.sums = 2;
+	refused(gpc_pool_make(c, &p, &m, -1), EEXIST, "the other one's has other checksums");
+	ok(memory_files_come_to(NULL, 1), "its file alone is left");
 	serve_end();
 	must(gpc_close(rival.d));
 	clean(c, "a second maker");

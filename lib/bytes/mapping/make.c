@@ -238,6 +238,34 @@ static bool is_there(gpc *c, int pool, const struct making *mk)
 	       seg_peek_pool(&c->seg, (uint32_t)pool, &p) && p.memory == mk->memory.number;
 }
 
+/* GPC_POOL_ONCE found this pool.  Its file alone says what checksums it has, so the writer compares
+ * none.  The number; or -EEXIST.  A pool that has gone again had none to compare. */
+static int sums_fit(gpc *c, int pool, const struct making *mk)
+{
+	uint32_t asked = mk->memory.trailers ? mk->memory.nsums : 0, has;
+	const char *field = "sums";
+	struct shm_pool p;
+	struct memory m;
+	int err;
+
+	if (!seg_peek_pool(&c->seg, (uint32_t)pool, &p))
+		return pool;
+	err = memory_open(&c->seg, p.memory, false, &m);
+	if (err < 0)
+		return err == -ESTALE ? pool : err;
+	memory_close(&m);
+	has = m.trailers ? m.nsums : 0;
+	if (asked == has)
+		return pool;
+	if (!asked || !has) {
+		field = "no_checksums";
+		asked = !asked;
+		has = !has;
+	}
+	return err_set(EEXIST, "%s is %u: pool %d is the one that is asked for, and its %s is %u",
+		       field, asked, pool, field, has);
+}
+
 /* With pool_lock held: the answer has been taken if there is one. */
 static void settle(gpc *c)
 {
@@ -298,6 +326,7 @@ static int add(gpc *c, struct making *mk, uint64_t deadline)
 		pool_leave(c);
 	}
 	if (n >= 0 && (mk->request.flags & GPC_POOL_ONCE) && !is_there(c, n, mk)) {
+		n = sums_fit(c, n, mk);
 		discard(c, mk); /* another process was first, or the pool has gone again */
 	} else if (n >= 0) {
 		err = finish(c, (uint32_t)n, mk);
@@ -383,6 +412,7 @@ static int make_once(gpc *c, struct making *mk, uint64_t deadline)
 	int n = once_enter(c, &mk->request, deadline);
 
 	if (n != -ENOENT) {
+		n = n < 0 ? n : sums_fit(c, n, mk);
 		discard(c, mk);
 		return n;
 	}
