@@ -162,7 +162,7 @@ static void test_fields(void)
 	RAM_SAYS(EINVAL, "parts is 1", m.parts = 1);
 	RAM_SAYS(EINVAL, "numa is 3", m.numa = 3);
 	RAM_SAYS(EINVAL, "nodes is 0x1", m.nodes = 1);
-	RAM_SAYS(EINVAL, "threads is 4000", m.threads = 4000);
+	RAM_SAYS(EINVAL, "threads is 1025: it must be 0 to 16", m.threads = 1025);
 	RAM_SAYS(EINVAL, "no_checksums is 2", m.no_checksums = 2);
 	RAM_SAYS(ENOENT, "/nowhere", m.huge_dir = "/nowhere");
 	RAM_SAYS(ENOSPC, "missing", m.block_bytes = 1ull << 50);

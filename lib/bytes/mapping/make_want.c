@@ -10,9 +10,8 @@
 #include <string.h>
 
 #include "bytes/device/device.h"
+#include "index/base/parallel.h"
 #include "index/request/request.h"
-
-#define MOST_THREADS 1024u
 
 /* ---- fields ---- */
 
@@ -27,7 +26,7 @@ static int check_ram(const struct gpc_memory *m)
 			       "be 0",
 			       m->parts);
 	if (err_range("numa", m->numa, GPC_NUMA_DEFAULT, GPC_NUMA_BIND) < 0 ||
-	    err_range("threads", m->threads, 0, MOST_THREADS) < 0)
+	    err_range("threads", m->threads, 0, PARALLEL_MOST) < 0)
 		return -EINVAL;
 	if (m->nodes && m->numa == GPC_NUMA_DEFAULT)
 		return err_set(EINVAL, "nodes is 0x%llx: with numa GPC_NUMA_DEFAULT it must be 0",
