@@ -91,10 +91,28 @@ static void test_never(void)
 	must(gpc_writer_drop(c));
 	is_int(memory_files(), 1, "and leaves no file");
 	must(gpc_close(d));
+	is_int(memory_files(), 0, "gpc_close removes it");
 	must(gpc_writer_take(c, 0, 0));
-	ok(memory_files_come_to(c, 0), "whose maker has left is nobody's");
+	serve(c);
 	is_int(info_of(c).pools, 0, "and no pool");
 	clean(c, "never answered");
+	cache_end(c);
+}
+
+/* The writer answers, and the maker closes its handle without a look at the answer. */
+static void test_unseen(void)
+{
+	gpc *c = new_cache(), *d = cache_attach(0, 0);
+	struct gpc_pool p = pool_with(GPC_RAM, 4, 0);
+	struct gpc_memory m = memory_of(64);
+
+	refused(gpc_pool_make(d, &p, &m, 300), ETIMEDOUT, "a writer that does not answer");
+	serve(c);
+	must(gpc_close(d));
+	serve(c);
+	must(gpc_pool_get(c, 0, &p));
+	ok(memory_files() == 1 && memory_file_exists(p.memory), "the pool keeps its file");
+	clean(c, "answered unseen");
 	cache_end(c);
 }
 
@@ -207,6 +225,7 @@ static int body(void)
 	test_late();
 	test_late_refused();
 	test_never();
+	test_unseen();
 	test_no_writer();
 	test_no_room();
 	test_timeout();

@@ -13,8 +13,8 @@
  *   -EAGAIN)                                            runs the command.  c->making keeps it, and a
  *                                                       later call that sees the answer goes on as
  *                                                       above
- *   ... and closes the handle          never run: the   is garbage without a pool, and gpc_close
- *                                      seat is left     sweeps it; else it is the pool's
+ *   ... and closes the handle          never run: the   is the pool's if one names it; else gpc_close
+ *                                      seat is left     removes it
  *   ... and dies                       dropped with     is the same, swept when its seat is reaped
  *                                      its seat
  *   dies while its command is run      carried out      the writer sees its death after READY: the
@@ -290,6 +290,22 @@ void make_settle(gpc *c)
 	pthread_mutex_unlock(&c->pool_lock);
 }
 
+static bool is_named(const gpc *c, uint64_t number)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
+		const struct shm_pool *p = seg_pool(&c->seg, i);
+
+		if (load_acquire(&p->state) != POOL_FREE && load_relaxed(&p->memory) == number)
+			return true;
+	}
+	return false;
+}
+
+/* The lock of our seat is dropped.  So a writer that carries out our command has stored READY by
+ * now, and we see the pool; or the writer finds the lock free after READY, and ends the pool
+ * (index/writer/pool_memory.c). */
 void make_close(gpc *c)
 {
 	struct making *mk = c->making;
@@ -297,10 +313,13 @@ void make_close(gpc *c)
 	if (!mk)
 		return;
 	c->making = NULL;
+	if (!is_named(c, mk->memory.number)) {
+		discard(c, mk);
+		return;
+	}
 	if (mk->allocation)
 		mk->device->unmap(mk->allocation);
 	memory_close(&mk->memory);
-	memory_sweep(&c->seg);
 	free(mk);
 }
 
