@@ -211,7 +211,7 @@ int pool_check_room(const gpc *c, const struct shm_pool *rq)
 {
 	const struct shm_seat *s = seg_seat(&c->seg, c->peer);
 
-	/* pairs with (Y) */
+	/* pairs with (Y): what our commands did is seen below */
 	return load_acquire(&s->tail) == load_relaxed(&s->head) ? no_room(c, rq, true) : 0;
 }
 
