@@ -862,7 +862,7 @@ endif
 # other file systems
 %canon_reldir%_index_segment_damage_t_LDFLAGS = -Wl,--wrap=fstatfs
 # the file system lies about what is free
-%canon_reldir%_bytes_full_t_LDFLAGS = -Wl,--wrap=fstatfs
+%canon_reldir%_bytes_full_t_LDFLAGS = -Wl,--wrap=segment_free_space
 EXTRA_DIST += $(t_support) $(t_models)
 
 # ---- what the scripts that run the tools are helped by ----

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* /dev/shm is full: whoever makes a cache is told what is needed and what is there, nothing is
  * left behind, and what is there goes on.  In a mount namespace, with a /dev/shm of its own.
- * Tests: lib/index/segment/space.c lib/index/segment/create.c */
+ * Tests: lib/index/segment/space.c lib/index/segment/create.c lib/bytes/memfile/make.c
+ *   lib/bytes/memfile/pages.c */
 #include "t/lib/crew.h"
 #include "gpc_device.h"
 #include "t/lib/namespaces.h"
@@ -9,22 +10,19 @@
 #include <sys/resource.h>
 #include <sys/statfs.h>
 
-#define MIB    (1ull << 20)
-#define BLOCKS 16384
-#define FILES  3
+#define MIB     (1ull << 20)
+#define BLOCKS  16384
+#define FILES   3
+#define SKIPPED 100
 
-static bool lie; /* all of the file system seems free */
+static int lies; /* so many answers say that much is free */
 
-int __real_fstatfs(int fd, struct statfs *fs);
-int __wrap_fstatfs(int fd, struct statfs *fs);
+uint64_t __real_segment_free_space(int fd);
+uint64_t __wrap_segment_free_space(int fd);
 
-int __wrap_fstatfs(int fd, struct statfs *fs)
+uint64_t __wrap_segment_free_space(int fd)
 {
-	int err = __real_fstatfs(fd, fs);
-
-	if (lie)
-		fs->f_bavail = fs->f_blocks = 1u << 30;
-	return err;
+	return lies-- > 0 ? 1ull << 42 : __real_segment_free_space(fd);
 }
 
 static bool mount_size(uint64_t bytes, unsigned long flags, int inodes)
@@ -54,6 +52,17 @@ static int create(const char *devices, gpc **c)
 		.size = sizeof(cfg), .vram_blocks = BLOCKS, .max_peers = 8, .devices = devices
 	};
 
+	return gpc_create("full", &cfg, NULL, 0, c);
+}
+
+/* With memory for a pool of RAM of 72 slots. */
+static int create_ram(struct gpc_memory m, gpc **c)
+{
+	struct gpc_config cfg = {
+		.size = sizeof(cfg), .ram_blocks = 8, .max_peers = 8, .ram_memory = &m
+	};
+
+	m.size = sizeof(m);
 	return gpc_create("full", &cfg, NULL, 0, c);
 }
 
@@ -110,10 +119,10 @@ static int test_surprise(int me)
 
 	for (size = 4096; size < all; size += MAX(all / 40, 4096u) & ~4095ull) {
 		resize(size);
-		lie = true;
+		lies = 100;
 		need(refused("full meanwhile") <= all, "more is missing than is needed: %s",
 		     gpc_last_error());
-		lie = false;
+		lies = 0;
 		fell++;
 	}
 	need(fell > 20, "%d times only", fell);
@@ -135,6 +144,62 @@ static int test_inodes(int me)
 		need(strstr(gpc_last_error(), "/dev/shm/gpc.full."), "%s", gpc_last_error());
 		nothing_is_left("no inode");
 	}
+	return me;
+}
+
+/* The bytes of the cache's other files. */
+static uint64_t without_memory(void)
+{
+	struct gpc_config cfg = { .size = sizeof(cfg), .ram_blocks = 8, .max_peers = 8 };
+	uint64_t bytes;
+	gpc *c;
+
+	resize(200 * MIB);
+	must_be(gpc_create("full", &cfg, NULL, 0, &c), 0);
+	bytes = used();
+	gpc_close(c);
+	must_be(gpc_unlink("full", NULL), 0);
+	return bytes;
+}
+
+/* The memory of a pool is refused, with these numbers for that folder. */
+static void lacks(struct gpc_memory m, const char *dir, uint64_t *need_bytes, uint64_t *missing)
+{
+	unsigned long long need_all, there, lack;
+	char in[32], now[32] = "";
+	gpc *c;
+
+	must_be(create_ram(m, &c), -ENOSPC);
+	need(sscanf(gpc_last_error(),
+		    "full: the memory of a pool needs %llu bytes (%*u MiB), and %llu bytes (%*u MiB) "
+		    "are available %31s %31[^:]: %llu bytes are missing",
+		    &need_all, &there, in, now, &lack) == 5 &&
+		     !strcmp(now, dir) && lack && need_all - there == lack,
+	     "%s", gpc_last_error());
+	nothing_is_left("no memory");
+	*need_bytes = need_all;
+	*missing = lack;
+}
+
+/* Images in huge pages have a folder of their own, with its own room. */
+static int test_huge(int me)
+{
+	char dir[] = "/tmp/gpc-t-full.XXXXXX";
+	struct gpc_memory m = { .block_bytes = MIB, .huge_dir = dir };
+	uint64_t rest = without_memory(), all, missing;
+
+	need(mkdtemp(dir) != NULL, "mkdtemp: %s", strerror(errno));
+	if (mount("hugetlbfs", dir, "hugetlbfs", 0, "pagesize=2M,size=2M")) {
+		rmdir(dir);
+		return SKIPPED;
+	}
+	lacks(m, dir, &all, &missing);
+	must_be(all, 72 * MIB);
+	m.sums = 256;
+	resize(rest + MIB / 8);
+	lacks(m, "/dev/shm", &all, &missing);
+	must_be(missing, all - MIB / 8);
+	need(!umount(dir) && !rmdir(dir), "%s: %s", dir, strerror(errno));
 	return me;
 }
 
@@ -192,16 +257,16 @@ static const struct {
 	{ "what is missing is enough", test_numbers },
 	{ "full while the files grow", test_surprise },
 	{ "no inodes", test_inodes },
+	{ "no room in one of two folders", test_huge },
 	{ "a limit on the size of files", test_limit },
 	{ "full while it is used", test_filled },
 };
 
-/* 100: there are no namespaces. */
 static int member(int i)
 {
-	if (!enter())
-		return 100;
-	return part[i].run(i + 1) == i + 1 ? 0 : 1;
+	int got = enter() ? part[i].run(i + 1) : SKIPPED;
+
+	return got == i + 1 ? 0 : MAX(got, 1);
 }
 
 static int body(void)
@@ -212,8 +277,8 @@ static int body(void)
 	crew_begin();
 	for (i = 0; i < ARRAY_SIZE(part); i++) {
 		status = crew_status(crew_fork(member, (int)i));
-		if (status == 100)
-			skip(1, "no mount namespace with a tmpfs here");
+		if (status == SKIPPED)
+			skip(1, "no mount namespace with such a file system here");
 		else if (!is_int(status, 0, "%s", part[i].what))
 			diag("%s", crew->why);
 		memset(crew, 0, sizeof(*crew));

@@ -294,23 +294,31 @@ static int check(struct file_making *k)
 	return err;
 }
 
-/* Choose the place of the images, and check that there is memory for them. */
+/* Choose the place of the images, and check that there is memory for all.  The images may be in
+ * another folder than the rest. */
 static int place(struct file_making *k)
 {
 	struct memory *m = k->m;
+	uint64_t nodes, rest;
 	int err = memory_check_pages(k->pages, k->folder, &m->numa, &m->nodes, &k->unit);
 
 	m->images = 0;
 	m->nsums = MAX(m->nsums, 1u);
 	if (m->trailers)
 		m->trailers = ROUND_UP(memory_entry_place(m->nruns, m->nparts), SHM_PAGE);
-	if (err < 0 || !m->images_bytes)
+	if (err < 0)
 		return err;
+	nodes = m->numa == GPC_NUMA_BIND ? m->nodes : 0;
+	rest = ROUND_UP(memory_tables(m), (uint64_t)k->s->unit);
 	m->images_bytes = ROUND_UP(m->images_bytes, (uint64_t)k->unit);
-	if (!strcmp(k->folder, k->s->dir))
+	if (m->images_bytes && !strcmp(k->folder, k->s->dir)) {
 		m->images = ROUND_UP(ROUND_UP(memory_tables(m), SHM_IMAGES), (uint64_t)k->unit);
-	return memory_check_room(k->s, k->folder, m->numa == GPC_NUMA_BIND ? m->nodes : 0,
-				 ROUND_UP(memory_tables(m), (uint64_t)k->unit) + m->images_bytes);
+		return memory_check_room(k->s, k->folder, nodes, rest + m->images_bytes);
+	}
+	err = memory_check_room(k->s, k->s->dir, 0, rest);
+	return err < 0 || !m->images_bytes
+		       ? err
+		       : memory_check_room(k->s, k->folder, nodes, m->images_bytes);
 }
 
 int memory_make(const struct segment *s, struct memory *m, const struct memory_pages *pages)
