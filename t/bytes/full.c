@@ -208,12 +208,26 @@ static int test_limit(int me)
 	struct rlimit r = { MIB, MIB };
 	gpc *c = NULL;
 
-	resize(64 * MIB);
-	signal(SIGXFSZ, SIG_IGN);
+	resize(200 * MIB);
 	setrlimit(RLIMIT_FSIZE, &r);
 	must_be(create(NULL, &c), -EFBIG);
-	need(strstr(gpc_last_error(), "bytes in /dev/shm"), "%s", gpc_last_error());
+	need(strstr(gpc_last_error(), "files of this process may have 1048576: raise") &&
+		     strstr(gpc_last_error(), "ulimit -f"),
+	     "%s", gpc_last_error());
 	nothing_is_left("a limit on files");
+	return me;
+}
+
+static int test_memory_limit(int me)
+{
+	struct rlimit r = { 64 * MIB, 64 * MIB };
+	gpc *c = NULL;
+
+	resize(200 * MIB);
+	setrlimit(RLIMIT_FSIZE, &r);
+	must_be(create_ram((struct gpc_memory){ .block_bytes = MIB }, &c), -EFBIG);
+	need(strstr(gpc_last_error(), "ulimit -f"), "%s", gpc_last_error());
+	nothing_is_left("a limit on files of memory");
 	return me;
 }
 
@@ -259,6 +273,7 @@ static const struct {
 	{ "no inodes", test_inodes },
 	{ "no room in one of two folders", test_huge },
 	{ "a limit on the size of files", test_limit },
+	{ "a limit on the size of files of memory", test_memory_limit },
 	{ "full while it is used", test_filled },
 };
 

@@ -47,11 +47,11 @@ limited()	# OPTION OF ULIMIT, CMD...
 
 limited 'f 64' gpcd small --dir "$shm" --block-size 16
 exits 1 "a limit on the size of files"
-says 'small: [0-9]+ bytes in .*: File too large' "is named"
+says 'gpcd: small: a file needs [0-9]+ bytes, and files of this process may have [0-9]+: raise the limit' "is named"
 nothing_is_left "a limit on the size of files"
 limited 'f 64' gpcd small --dir "$shm" --block-size 16 --daemonize
 exits 1 "the same with --daemonize"
-says 'File too large' "is named"
+says 'files of this process may have' "is named"
 limited 'f 64' gpc-replay "$small_trace" --dir "$shm"
 exits 1 "gpc-replay under such a limit"
 says 'gpcd did not start' "says what did not work"

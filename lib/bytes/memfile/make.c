@@ -294,6 +294,15 @@ static int check(struct file_making *k)
 	return err;
 }
 
+/* Is there room in that folder, and may a file have so many bytes? */
+static int check_file(const struct file_making *k, const char *folder, uint64_t nodes,
+		      uint64_t need, uint64_t size)
+{
+	int err = memory_check_room(k->s, folder, nodes, need);
+
+	return err ? err : segment_check_limit(k->s, size);
+}
+
 /* Choose the place of the images, and check that there is memory for all.  The images may be in
  * another folder than the rest. */
 static int place(struct file_making *k)
@@ -313,12 +322,13 @@ static int place(struct file_making *k)
 	m->images_bytes = ROUND_UP(m->images_bytes, (uint64_t)k->unit);
 	if (m->images_bytes && !strcmp(k->folder, k->s->dir)) {
 		m->images = ROUND_UP(ROUND_UP(memory_tables(m), SHM_IMAGES), (uint64_t)k->unit);
-		return memory_check_room(k->s, k->folder, nodes, rest + m->images_bytes);
+		return check_file(k, k->folder, nodes, rest + m->images_bytes,
+				  m->images + m->images_bytes);
 	}
-	err = memory_check_room(k->s, k->s->dir, 0, rest);
+	err = check_file(k, k->s->dir, 0, rest, rest);
 	return err < 0 || !m->images_bytes
 		       ? err
-		       : memory_check_room(k->s, k->folder, nodes, m->images_bytes);
+		       : check_file(k, k->folder, nodes, m->images_bytes, m->images_bytes);
 }
 
 int memory_make(const struct segment *s, struct memory *m, const struct memory_pages *pages)

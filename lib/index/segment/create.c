@@ -369,7 +369,9 @@ static int build(struct segment *s, struct draft *d)
 	       s->unit;
 	if (need + memory_here(d) > space)
 		return no_space(s, need, space, memory_here(d));
-	if ((err = write_id(s)) ||
+	if ((err = segment_check_limit(
+		     s, ROUND_UP(MAX(s->at.index_bytes, s->at.control_bytes), s->unit))) ||
+	    (err = write_id(s)) ||
 	    (err = make_segment(s, "ctl.tmp", d, &control, &s->control_fd)) ||
 	    (err = make_segment(s, "idx.tmp", d, &s->header, &s->index_fd)) ||
 	    (err = segment_map(s)))

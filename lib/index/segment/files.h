@@ -52,6 +52,8 @@ uint64_t segment_free_memory(void);
 uint64_t segment_processors(void);
 /* Memory of these NUMA nodes that is free, or that only has copies of bytes on disk. */
 uint64_t segment_free_on_nodes(uint64_t nodes);
+/* May a file of this process have so many bytes?  -EFBIG, before the kernel sends SIGXFSZ. */
+int segment_check_limit(const struct segment *s, uint64_t bytes);
 
 /* ---- index/segment/validate.c ---- */
 

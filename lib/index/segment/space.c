@@ -3,20 +3,23 @@
  *
  * The check comes before the allocation, since the kernel promises pages of a tmpfs that it does
  * not have, and kills processes that touch them.
- * Tests: t/index/control-groups.t t/bytes/full.t t/daemon/full.t t/daemon/limits.t
+ * Tests: t/index/control-groups.t t/daemon/full.t t/bytes/full.t t/daemon/limits.t
  *   t/bytes/create-fails.t */
 #include "config.h"
 
 #include "index/segment/files.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "index/base/err.h"
 #include "index/base/fd.h"
 
 /* A text file of the kernel: its bytes, or -1. */
@@ -220,4 +223,16 @@ const char *segment_space_limit(int fd)
 		return "that file system";
 	return free_of_machine() <= least_of_groups(memory_of) ? "the machine's memory"
 							       : "this process's control groups";
+}
+
+int segment_check_limit(const struct segment *s, uint64_t bytes)
+{
+	struct rlimit most;
+
+	if (getrlimit(RLIMIT_FSIZE, &most) || bytes <= most.rlim_cur)
+		return 0; /* RLIM_INFINITY is more than any file has */
+	return err_set(EFBIG,
+		       "%s: a file needs %llu bytes, and files of this process may have %llu: "
+		       "raise the limit (ulimit -f), or ask for fewer blocks",
+		       s->name, (unsigned long long)bytes, (unsigned long long)most.rlim_cur);
 }
