@@ -166,19 +166,41 @@ static uint64_t without_memory(void)
 static void lacks(struct gpc_memory m, const char *dir, uint64_t *need_bytes, uint64_t *missing)
 {
 	unsigned long long need_all, there, lack;
-	char in[32], now[32] = "";
+	char in[32] = "";
 	gpc *c;
 
 	must_be(create_ram(m, &c), -ENOSPC);
 	need(sscanf(gpc_last_error(),
 		    "full: the memory of a pool needs %llu bytes (%*u MiB), and %llu bytes (%*u MiB) "
-		    "are available %31s %31[^:]: %llu bytes are missing",
-		    &need_all, &there, in, now, &lack) == 5 &&
-		     !strcmp(now, dir) && lack && need_all - there == lack,
+		    "are available in %31[^:]: %llu bytes are missing",
+		    &need_all, &there, in, &lack) == 4 &&
+		     !strcmp(in, dir) && lack && need_all - there == lack,
 	     "%s", gpc_last_error());
 	nothing_is_left("no memory");
 	*need_bytes = need_all;
 	*missing = lack;
+}
+
+/* It is full when the memory's pages are made: all of the need, and all that the file got. */
+static int test_memory(int me)
+{
+	struct gpc_memory m = { .block_bytes = MIB };
+	uint64_t size, rest = without_memory(), all, missing;
+	gpc *c;
+
+	for (size = rest + 4 * MIB; size < rest + 72 * MIB; size += 31 * MIB + 4096) {
+		resize(size);
+		lies = 2;
+		lacks(m, "/dev/shm", &all, &missing);
+		need(all > 72 * MIB && missing == rest + all - size, "%s", gpc_last_error());
+	}
+	resize(rest + all - 4096);
+	lacks(m, "/dev/shm", &all, &missing);
+	resize(rest + all);
+	must_be(create_ram(m, &c), 0);
+	must_be(used(), rest + all);
+	gpc_close(c);
+	return me;
 }
 
 /* Images in huge pages have a folder of their own, with its own room. */
@@ -186,7 +208,11 @@ static int test_huge(int me)
 {
 	char dir[] = "/tmp/gpc-t-full.XXXXXX";
 	struct gpc_memory m = { .block_bytes = MIB, .huge_dir = dir };
+	struct rlimit old, small;
 	uint64_t rest = without_memory(), all, missing;
+	unsigned long pages;
+	FILE *size;
+	gpc *c;
 
 	need(mkdtemp(dir) != NULL, "mkdtemp: %s", strerror(errno));
 	if (mount("hugetlbfs", dir, "hugetlbfs", 0, "pagesize=2M,size=2M")) {
@@ -199,6 +225,22 @@ static int test_huge(int me)
 	resize(rest + MIB / 8);
 	lacks(m, "/dev/shm", &all, &missing);
 	must_be(missing, all - MIB / 8);
+	m.sums = 0;
+	resize(200 * MIB);
+	lies = 3; /* the pages go before they are mapped */
+	lacks(m, dir, &all, &missing);
+	must_be(all, 72 * MIB);
+	size = fopen("/proc/self/statm", "re");
+	need(size && fscanf(size, "%lu", &pages) == 1 && !getrlimit(RLIMIT_AS, &old), "no size");
+	fclose(size);
+	small = old;
+	small.rlim_cur = pages * 4096 + 64 * MIB;
+	lies = 100;
+	setrlimit(RLIMIT_AS, &small);
+	must_be(create_ram(m, &c), -ENOMEM);
+	setrlimit(RLIMIT_AS, &old);
+	need(strstr(gpc_last_error(), "mapping 75497472 bytes"), "%s", gpc_last_error());
+	nothing_is_left("no address space");
 	need(!umount(dir) && !rmdir(dir), "%s: %s", dir, strerror(errno));
 	return me;
 }
@@ -271,6 +313,7 @@ static const struct {
 	{ "what is missing is enough", test_numbers },
 	{ "full while the files grow", test_surprise },
 	{ "no inodes", test_inodes },
+	{ "full while the memory of a pool is made", test_memory },
 	{ "no room in one of two folders", test_huge },
 	{ "a limit on the size of files", test_limit },
 	{ "a limit on the size of files of memory", test_memory_limit },

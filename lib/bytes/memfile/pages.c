@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -346,17 +347,29 @@ static bool is_tmpfs(int fd)
 	return !fstatfs(fd, &fs) && fs.f_type == TMPFS_MAGIC;
 }
 
-static int say(const struct segment *s, const char *folder, const struct touch *t, int err)
+/* There is as much as the file has got, which is free again when the file is removed. */
+static int no_more(const struct segment *s, const struct memory *m, const char *folder,
+		   const struct touch *t)
 {
-	uint64_t there = free_in(folder), left = t->bytes - t->done;
+	uint64_t rest = t->at ? ROUND_UP(memory_tables(m), t->unit) : 0, need = rest + t->bytes;
+	char where[SEGMENT_PATH + 8];
+	struct stat st;
+	uint64_t got = fstat(t->fd, &st) ? 0 : (uint64_t)st.st_blocks * 512;
 
+	snprintf(where, sizeof(where), "in %s", folder);
+	return no_room(s, need, MIN(got, need), where);
+}
+
+static int say(const struct segment *s, const struct memory *m, const char *folder,
+	       const struct touch *t, int err)
+{
 	if (err == ECANCELED)
 		return err_set(ECANCELED,
 			       "%s: progress() has ended it: the memory of a pool was to have "
 			       "%llu bytes, of which %llu were there",
 			       s->name, (unsigned long long)t->bytes, (unsigned long long)t->done);
-	if (err == ENOSPC || err == ENOMEM)
-		return no_room(s, left, MIN(there, left - 1), "now");
+	if (err == ENOSPC)
+		return no_more(s, m, folder, t);
 	errno = err;
 	return err_sys(0, "%s: memory by its policy %u on nodes 0x%llx", s->name, t->numa,
 		       (unsigned long long)t->nodes);
@@ -379,7 +392,8 @@ int memory_make_pages(const struct segment *s, const struct memory *m, int fd, u
 	int err = segment_map_range(s, fd, at, t.bytes, PROT_READ | PROT_WRITE, &t.base);
 
 	if (err < 0) /* the kernel promises huge pages when they are mapped */
-		return t.unit > SHM_PAGE ? say(s, folder, &t, ENOSPC) : err;
+		return t.unit > SHM_PAGE && memory_check_room(s, folder, 0, t.bytes) < 0 ? -ENOSPC
+											 : err;
 	madvise(t.base, t.bytes,
 		MADV_HUGEPAGE); /* only the maker asks, which is charged for all of them */
 	tell(&t, 0);
@@ -389,5 +403,5 @@ int memory_make_pages(const struct segment *s, const struct memory *m, int fd, u
 	munmap(t.base, t.bytes);
 	if (!err)
 		tell(&t, t.bytes);
-	return err || t.err ? say(s, folder, &t, err ? err : t.err) : 0;
+	return err || t.err ? say(s, m, folder, &t, err ? err : t.err) : 0;
 }
