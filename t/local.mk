@@ -850,8 +850,8 @@ endif
 %canon_reldir%_index_takeover_memory_t_LDFLAGS = -Wl,--wrap=parallel_size,--wrap=parallel_run \
 	-Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free,--wrap=mmap,--wrap=munmap
 %canon_reldir%_index_serve_memory_t_LDFLAGS = -Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free
-# signals undo what the kernel was asked for
-%canon_reldir%_bytes_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
+# signals undo what the kernel was asked for, and it does not know how to make pages
+%canon_reldir%_bytes_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate,--wrap=madvise
 # something happens before a command is sent
 %canon_reldir%_bytes_pools_made_again_t_LDFLAGS = -Wl,--wrap=request_group_by
 # a thread cannot be started

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A signal storm: handlers without SA_RESTART, some ten thousand times a second, in every
  * process.  No call answers -EINTR, no wait ends early or late, nothing is lost.
- * Tests: lib/index/base/futex.c lib/bytes/memfile/pages.c */
+ * Tests: lib/index/base/futex.c lib/index/segment/pages.c lib/bytes/memfile/pages.c
+ *   lib/bytes/memfile/make.c */
 #include "t/torture/team.h"
 #include "t/lib/waits.h"
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 #define LARGE (1u << 16) /* blocks of a creation ... */
 #define MOST  65536      /* ... in which so many bytes come between two signals */
@@ -84,9 +90,21 @@ int __wrap_posix_fallocate(int fd, off_t at, off_t bytes)
 	return bytes > MOST ? EINTR : __real_posix_fallocate(fd, at, bytes);
 }
 
+int __real_madvise(void *at, size_t bytes, int advice);
+int __wrap_madvise(void *at, size_t bytes, int advice);
+
+/* A kernel that does not know the advice to make pages (before Linux 5.14). */
+int __wrap_madvise(void *at, size_t bytes, int advice)
+{
+	errno = EINVAL;
+	return advice == MADV_POPULATE_WRITE ? -1 : __real_madvise(at, bytes, advice);
+}
+
+/* Its pool of RAM has memory, whose checksums and images are longer than that, too. */
 static int creator(int me)
 {
-	struct gpc_config cfg = { .max_blocks = LARGE };
+	struct gpc_memory m = { .size = sizeof(m), .block_bytes = MOST, .sums = 256 };
+	struct gpc_config cfg = { .max_blocks = LARGE, .ram_blocks = 8, .ram_memory = &m };
 	gpc *c;
 
 	storm();

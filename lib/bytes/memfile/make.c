@@ -10,7 +10,7 @@
  *
  * A death in step 1 leaves an empty file.  A death in steps 2 to 5 leaves a file from whose part 0
  * a sweeper learns which other file goes with it.
- * Tests: t/bytes/creators.t t/bytes/memory-file.t */
+ * Tests: t/bytes/creators.t t/bytes/full.t t/bytes/memory-file.t t/bytes/signals.t */
 #include "config.h"
 
 #include "bytes/memfile/parts.h"
@@ -170,10 +170,8 @@ static void describe(const struct file_making *k, struct shm_memory *h)
 
 static int allocate(const char *path, int fd, uint64_t bytes)
 {
-	int err;
+	int err = segment_allocate(fd, 0, bytes);
 
-	while ((err = posix_fallocate(fd, 0, (off_t)bytes)) == EINTR)
-		;
 	errno = err;
 	return err ? err_sys(0, "%llu bytes in %s", (unsigned long long)bytes, path) : 0;
 }

@@ -14,8 +14,8 @@
  * policy puts every 512th page on one node.  So the thread sets its own policy while it touches,
  * anew for each huge page.  Then the whole file gets its policy, for queries and for pages that
  * are swapped in.
- * Tests: t/bytes/ram-memory.t t/bytes/signals.t t/bytes/creators.t t/daemon/memory.t
- *   t/pages/charges.t */
+ * Tests: t/bytes/ram-memory.t t/bytes/creators.t t/bytes/full.t t/bytes/signals.t
+ *   t/daemon/memory.t t/pages/charges.t */
 #include "config.h"
 
 #include "bytes/memfile/parts.h"
@@ -105,11 +105,9 @@ static int set_policy(int mode, uint64_t nodes)
 static int touch_old(const struct step *s, uint64_t at, uint64_t bytes)
 {
 	volatile uint8_t *p = s->t->base + at;
+	int err = segment_allocate(s->t->fd, s->t->at + at, bytes);
 	uint64_t i;
-	int err;
 
-	while ((err = posix_fallocate(s->t->fd, (off_t)(s->t->at + at), (off_t)bytes)) == EINTR)
-		;
 	for (i = 0; !err && i < bytes; i += s->t->unit)
 		p[i] = 0; /* a new file has nothing but zeros */
 	return err;

@@ -23,8 +23,8 @@
  * and waits the same way.  A remover gets LOCK_CREATE and takes all names away, the lock file's
  * last.  The creator notices that at the next step of its memory, or when it has LOCK_CREATE
  * again.  It gives up then and touches no name, since the names may be another creator's by then.
- * Tests: t/index/segment-names.t t/index/segment.t t/bytes/creators.t t/bytes/full.t
- *   t/bytes/create-fails.t t/bytes/names.t */
+ * Tests: t/index/segment-names.t t/index/segment.t t/bytes/creators.t t/bytes/create-fails.t
+ *   t/bytes/full.t t/bytes/names.t */
 #include "index/segment/files.h"
 
 #include <errno.h>
@@ -44,8 +44,7 @@
 #include "index/segment/hooks.h"
 #include "index/base/order.h"
 
-#define ALLOCATE_STEP (64ull << 20)
-#define MIB(bytes)    ((unsigned long long)(((bytes) + (1u << 20) - 1) >> 20))
+#define MIB(bytes) ((unsigned long long)(((bytes) + (1u << 20) - 1) >> 20))
 
 struct draft { /* the cache that is to be made */
 	mode_t mode;
@@ -200,29 +199,17 @@ static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes,
 }
 
 /* Each page is allocated now, since a hole would become SIGBUS on the day the file system is
- * full.  Kernels may undo a step when a signal comes.  The step was too long for this process
- * then, and is halved. */
+ * full. */
 static int allocate_file(const struct segment *s, int fd, uint64_t bytes)
 {
-	uint64_t at, n, step = ROUND_UP(ALLOCATE_STEP, s->unit);
-	int err;
+	int err = segment_allocate(fd, 0, bytes);
+	struct stat st;
 
-	for (at = 0; at < bytes; at += n) {
-		n = MIN(bytes - at, step);
-		err = posix_fallocate(fd, (off_t)at, (off_t)n);
-		if (err == EINTR) {
-			step = MAX(step / 2 / s->unit, 1u) * s->unit;
-			n = 0;
-			continue;
-		}
-		if (err == ENOSPC)
-			return no_space(s, bytes - at, segment_free_space(s->lock_fd), 0);
-		if (err) {
-			errno = err;
-			return err_sys(0, "%llu bytes in %s", (unsigned long long)bytes, s->dir);
-		}
-	}
-	return 0;
+	if (err == ENOSPC && !fstat(fd, &st))
+		return no_space(s, bytes - MIN((uint64_t)st.st_blocks * 512, bytes),
+				segment_free_space(s->lock_fd), 0);
+	errno = err;
+	return err ? err_sys(0, "%llu bytes in %s", (unsigned long long)bytes, s->dir) : 0;
 }
 
 /* Fill a new file through a mapping, since hugetlbfs has no write(2). */

@@ -34,6 +34,8 @@ int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot,
 int segment_map_range(const struct segment *s, int fd, uint64_t from, uint64_t bytes, int prot,
 		      uint8_t **ret);
 void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes);
+/* Allocate these bytes of a file, whatever signals come: 0, or errno as posix_fallocate(3) returns it. */
+int segment_allocate(int fd, uint64_t from, uint64_t bytes);
 /* Ask for huge pages for a new file, if there are any.  The file is allocated after it. */
 void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
 

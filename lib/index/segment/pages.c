@@ -11,7 +11,7 @@
  * a huge page that it makes later (khugepaged) to the group of a process that has asked for huge
  * pages there (MADV_HUGEPAGE).  So the maker touches all pages and asks for huge ones, and no
  * other process asks.
- * Tests: t/index/segment.t t/pages/charges.t */
+ * Tests: t/index/segment.t t/bytes/signals.t t/pages/charges.t */
 #include "index/segment/files.h"
 
 #include <errno.h>
@@ -27,7 +27,8 @@
 #define MADV_COLLAPSE 25
 #endif
 
-#define HUGE ((uint64_t)2 << 20)
+#define HUGE          ((uint64_t)2 << 20)
+#define ALLOCATE_STEP ((uint64_t)64 << 20)
 
 /* Address space of `bytes`, aligned so that huge pages of a file can be mapped there. */
 static uint8_t *find_place(size_t bytes, size_t align)
@@ -91,6 +92,26 @@ void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes)
 {
 	if (p)
 		munmap(p, ROUND_UP(bytes, s->unit));
+}
+
+/* Kernels may undo a step when a signal comes.  The step was too long for this process then, and is
+ * halved. */
+int segment_allocate(int fd, uint64_t from, uint64_t bytes)
+{
+	uint64_t unit = segment_unit(fd), step = ROUND_UP(ALLOCATE_STEP, unit), n;
+	int err = 0;
+
+	while (bytes && (!err || err == EINTR)) {
+		n = MIN(bytes, step);
+		err = posix_fallocate(fd, (off_t)from, (off_t)n);
+		if (err) {
+			step = MAX(n / 2 / unit, 1u) * unit;
+			continue;
+		}
+		from += n;
+		bytes -= n;
+	}
+	return err;
 }
 
 /* The advice is only a wish.  Kernels collapse ranges that have at least one page. */
