@@ -69,7 +69,8 @@ int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t la
 /* Make the file that *m describes, with the mode and group of the cache's files.  number, images
  * and maker_pid are set here, and so is fd, with both locks held.  With images_bytes, which grows
  * to whole pages, all images are there and touched, and part 0 is stored.  -ENOSPC, before
- * anything is made, names the missing bytes of the file system, of free memory or of huge pages.
+ * anything is made, names the folder and the missing bytes of its file system, of free memory or of
+ * huge pages.  -EFBIG: the limit of file sizes of this process.
  * pages: NULL means all defaults.  With huge_dir the images are in a file of the same name there:
  * `images` is 0, images_bytes is not, and part 0's handle is its path.  After an error there is no
  * file. */
