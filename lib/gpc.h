@@ -45,7 +45,7 @@
  *   -EPERM     not your block                     -EUSERS    no free seat
  *   -EBUSY     somebody holds it                  -EXDEV     in another space, or of another kind
  *   -EALREADY  another peer computes or loads the key, or the work is done
- *   -EOVERFLOW 32768 references of one peer on one block; -ENOMEM, -EINTR and -EIO as usual
+ *   -EOVERFLOW 32768 references of one peer on one block; -ENOMEM, -EFBIG, -EINTR, -EIO as usual
  *   -ECHILD    handle of the parent process       -EROFS     handle is read-only
  *   -ENODEV    no such device, or built without   -EOPNOTSUPP a device that cannot do this
  *

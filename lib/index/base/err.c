@@ -216,6 +216,8 @@ static const struct {
 		  "common group, or use another name" },
 	{ ENOSPC, "nothing is free or evictable, or there is too little shared memory: "
 		  "release references, or enlarge the file system" },
+	{ EFBIG, "a file may not have so many bytes: raise the limit of this process (ulimit -f), "
+		 "or ask for fewer" },
 	{ EDQUOT, "your quota of reserved blocks is used up: publish or release some "
 		  "first" },
 	{ EAGAIN, "not yet: the ring is full or the timeout was 0; try again" },
