@@ -34,12 +34,12 @@ for daemonize in '' --daemonize; do
 	exits 1 "gpcd $daemonize in a MiB"
 	says '^gpcd: full: /dev/shm lacks [0-9]+ bytes \([0-9]+ MiB\): full needs [0-9]+ MiB and 1 MiB are free' \
 		"it says how much is needed, and how much is there"
-	says 'enlarge it or lower --max-blocks or --max-peers' "and what to do"
+	says 'by the limit of that file system; raise it or lower --max-blocks or --max-peers' "and what to do"
 	nothing_is_left "gpcd $daemonize"
 done
 in_small gpcd full --block-size 16 --ram-blocks 64K --block-bytes 4k
 exits 1 "with memory for RAM"
-says 'full needs 2[0-9][0-9] MiB, 26[01] MiB of them for the memory of its RAM pool, and 1 MiB are free; enlarge it or lower --ram-blocks, --block-bytes, --max-blocks' \
+says 'full needs 2[0-9][0-9] MiB, 26[01] MiB of them for the memory of its RAM pool, and 1 MiB are free by the limit of that file system; raise it or lower --ram-blocks, --block-bytes, --max-blocks' \
 	"the first refusal counts the memory as well"
 in_small gpcd full --block-size 16 --vram-blocks 64K --daemonize --pidfile "$tmp/full.pid"
 exits 1 "with a pid file"

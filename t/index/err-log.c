@@ -13,10 +13,10 @@
 
 static void test_strerror(void)
 {
-	static const int all[] = { EINVAL, ENOENT, EEXIST,    EPROTO,    EBADMSG, EACCES, ENOSPC,
-				   EDQUOT, EAGAIN, ETIMEDOUT, ENOTCONN,  EDEADLK, ESTALE, EPERM,
-				   EUSERS, EXDEV,  EOVERFLOW, ECHILD,    EBUSY,   EROFS,  ENODEV,
-				   ENOMEM, EINTR,  EIO,       EOPNOTSUPP };
+	static const int all[] = { EINVAL, ENOENT, EEXIST,    EPROTO,     EBADMSG, EACCES, ENOSPC,
+				   EDQUOT, EAGAIN, ETIMEDOUT, ENOTCONN,   EDEADLK, ESTALE, EPERM,
+				   EUSERS, EXDEV,  EOVERFLOW, ECHILD,     EBUSY,   EROFS,  ENODEV,
+				   ENOMEM, EINTR,  EIO,       EOPNOTSUPP, EFBIG };
 	const char *other = gpc_strerror(EDOM);
 	size_t i, j;
 	int bad = 0;
