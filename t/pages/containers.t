@@ -120,7 +120,7 @@ test $status -ne 0 && grep -q 'Read-only file system' "$tmp/err"
 ok $? "and no worker can attach" "$tmp/err"
 boxed sh -c 'mount -t tmpfs -o size=1m tmpfs "$0" && gpcd big --dir "$0" --block-size 16 --vram-blocks 1M' "$shm"
 exits 1 "a folder of 1 MiB is too small"
-says 'lacks [0-9]+ bytes .*big needs 195 MiB and 1 MiB are free; enlarge it' "and it is said by how much"
+says 'lacks [0-9]+ bytes .*big needs 195 MiB and 1 MiB are free by the limit of that file system; raise it' "and it is said by how much"
 
 # ---- locked memory ----
 
