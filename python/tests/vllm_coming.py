@@ -277,6 +277,7 @@ raises(ConfigError, "gpc_bytes: 1, at least", lambda: Engine("-e", gpc_bytes=1),
 before = len(logs)
 raises(ConfigError, "gpc_byte: there is no such key", lambda: Config({**EXTRA, "gpc_byte": 1}), "so does a key that is none")
 is_([(level, t[:54]) for level, t in logs[before:]], [("ERROR", "gpc: the engine cannot use a cache: gpc_byte: there is")], "with a sentence, too")
+is_([Config({**EXTRA, "gpc_bytes": n}).bytes for n in ("3k", "2M", "4G", "5T")], [3 << 10, 2 << 20, 4 << 30, 5 << 40], "numbers have powers of 1024")
 before = len(logs)
 for level in range(3, 7):
     cache._pass_on(logging.getLogger("vllm.gpc"))(level, "a line of the library")

@@ -102,7 +102,7 @@ mistake 2 "disk-ahead: 5000 is out of range .1 to 4096.$" <<'EOF'
 [gpc]
 disk-ahead = 5000
 EOF
-mistake 2 "disk-bytes: '20 GB' is not a number: 1 to [0-9]+, with k, M or G" <<'EOF'
+mistake 2 "disk-bytes: '20 GB' is not a number: 1 to [0-9]+, with k, M, G or T" <<'EOF'
 [gpc]
 disk-bytes = 20 GB
 EOF

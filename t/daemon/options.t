@@ -59,10 +59,11 @@ done <<-END
 	--max-pools 128
 	--quarantine 3600001
 	--quota 4096M
+	--quota 1T
 	--tick 60001
 	--free-target 2147483648
 END
-refuses 2 "--quota: '1e6' is not a number: 0 to 4294967295, with k, M or G for powers of 1024" \
+refuses 2 "--quota: '1e6' is not a number: 0 to 4294967295, with k, M, G or T for powers of 1024" \
 	gpcd "$cache" --quota 1e6
 for option in --block-size --max-blocks --max-peers --max-pools --quarantine --tick; do
 	refuses 2 "$option: 0 is out of range" gpcd "$cache" "$option" 0

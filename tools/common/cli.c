@@ -335,10 +335,7 @@ static unsigned suffix_shift(const char *s)
 		char c;
 		unsigned shift;
 	} suffixes[] = {
-		{ 'k', 10 },
-		{ 'K', 10 },
-		{ 'M', 20 },
-		{ 'G', 30 },
+		{ 'k', 10 }, { 'K', 10 }, { 'M', 20 }, { 'G', 30 }, { 'T', 40 },
 	};
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
@@ -356,8 +353,8 @@ bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max,
 	errno = 0;
 	v = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' || (*end && (shift = suffix_shift(end)) == UINT_MAX)) {
-		cli_usage("--%s: '%s' is not a number: %llu to %llu, with k, M or G for powers of "
-			  "1024",
+		cli_usage("--%s: '%s' is not a number: %llu to %llu, with k, M, G or T for powers "
+			  "of 1024",
 			  option, text, (unsigned long long)min, (unsigned long long)max);
 		return false;
 	}

@@ -59,7 +59,7 @@ int cli_version(void);
 /* Flush stdout; a full disk or a closed pipe turns success into EXIT_RUNTIME. */
 int cli_finish(int status);
 
-/* A whole number with an optional suffix k, M or G (powers of 1024), min <= it <= max.
+/* A whole number with an optional suffix k, M, G or T (powers of 1024), min <= it <= max.
  * Says what is wrong with the option and returns false otherwise. */
 bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *ret);
 /* At most `room` bytes from pairs of hex digits; returns their number or -1. */

@@ -37,12 +37,12 @@ _RIVALS = (("gpc_disk_bytes", "gpc_disk_blocks"),)
 
 _KINDS = {int: "a number, as in 536870912 or \"512M\",", str: "a text", bool: "true or false"}
 _TRUTH = {"no": False, "yes": True, "false": False, "true": True, "off": False, "on": True, "0": False, "1": True}
-_SHIFT = {"": 0, "k": 10, "K": 10, "M": 20, "G": 30}
+_SHIFT = {"": 0, "k": 10, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
 def _number(text):
-    """A number as gpcd reads it: with k, M or G for powers of 1024.  None: it is no number."""
-    m = re.fullmatch("([0-9]+)([kKMG]?)", text)
+    """A number as gpcd reads it: with k, M, G or T for powers of 1024.  None: it is no number."""
+    m = re.fullmatch("([0-9]+)([kKMGT]?)", text)
     return m and int(m[1]) << _SHIFT[m[2]]
 
 
