@@ -312,6 +312,8 @@ is_(f.first, "ready", "a cache that is made again, with the size and the secret 
 is_((f.ask("sync"), f.ask(f"found {MANY}")), (None, MANY), "finds all that is there")
 is_(f.close("exit"), 0, "and ends, without a close")
 is_("Traceback" in f.said(), False, "with nothing to say")
+refused(f"has {DISK} slots, asked for are {DISK - 1}: ask for it to be resized, or for as many as it has (gpc_disk_resize)",
+        "a file of another size: the key is named", gpc_disk=f"{tmp}/a.disk", gpc_disk_blocks=DISK - 1)
 f = Engine(gpc_max_peers=3, gpc_disk=f"{tmp}/a.disk", gpc_serve=False)
 is_(f.first, "ready", "the cache is served by nobody, and nobody keeps its tiers")
 until(lambda: gpc.attach(name, readonly=True).info().peers_alive >= 1)

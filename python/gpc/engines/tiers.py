@@ -182,6 +182,8 @@ def _explain(e, name, conf):
     elif e.errno == errno.EPROTO and "secret" in text:
         text += (f". An engine that makes the cache anew takes the secret of the file: end all engines, run "
                  f"'gpc-inspect rm {name}' and start again")
+    elif "to be resized" in text:
+        text += " (gpc_disk_resize)"
     return gpc.Error(e.errno, f"{key}: {text}")
 
 
