@@ -290,22 +290,9 @@ void make_settle(gpc *c)
 	pthread_mutex_unlock(&c->pool_lock);
 }
 
-static bool is_named(const gpc *c, uint64_t number)
-{
-	uint32_t i;
-
-	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
-		const struct shm_pool *p = seg_pool(&c->seg, i);
-
-		if (load_acquire(&p->state) != POOL_FREE && load_relaxed(&p->memory) == number)
-			return true;
-	}
-	return false;
-}
-
-/* The lock of our seat is dropped.  So a writer that carries out our command has stored READY by
- * now, and we see the pool; or the writer finds the lock free after READY, and ends the pool
- * (index/writer/pool_memory.c). */
+/* The lock of our seat is dropped, and nobody else has the seat before a writer has reaped it.  So a
+ * writer that carries out our command has stored READY by now, and we see the pool; or the writer finds
+ * the lock free after READY, and ends the pool (index/writer/pool_memory.c), as after our death. */
 void make_close(gpc *c)
 {
 	struct making *mk = c->making;
@@ -313,7 +300,7 @@ void make_close(gpc *c)
 	if (!mk)
 		return;
 	c->making = NULL;
-	if (!is_named(c, mk->memory.number)) {
+	if (!memory_is_of_pool(&c->seg, mk->memory.number)) {
 		discard(c, mk);
 		return;
 	}

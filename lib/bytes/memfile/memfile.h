@@ -124,6 +124,8 @@ int memory_remove(const struct segment *s, uint64_t number);
  * write there may call it.  If s is not open (segment_create), there is no index, hence no
  * pool. */
 void memory_sweep(const struct segment *s);
+/* Does a pool name that number, which seats' requests may name as well? */
+bool memory_is_of_pool(const struct segment *s, uint64_t number);
 /* Is there a file that no pool names?  A sweep would look at it, even if a process has it open. */
 bool memory_find_unnamed(const struct segment *s);
 /* Is there a file of VRAM of this device that no pool names any more, and that is still locked as

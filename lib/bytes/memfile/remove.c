@@ -48,7 +48,7 @@ static bool pool_names(const struct segment *s, uint32_t pool, uint64_t number)
 	return now.state != POOL_FREE && named == number;
 }
 
-static bool is_of_pool(const struct segment *s, uint64_t number)
+bool memory_is_of_pool(const struct segment *s, uint64_t number)
 {
 	uint32_t i;
 
@@ -69,7 +69,7 @@ static bool is_named(const struct segment *s, uint64_t number)
 		if (seat_names(s, i, number))
 			return true;
 	order_fence();
-	return is_of_pool(s, number);
+	return memory_is_of_pool(s, number);
 }
 
 /* ---- removing ---- */
@@ -195,7 +195,7 @@ static int find_unnamed(const struct segment *s, const char *suffix, void *arg)
 	uint64_t number = memory_suffix_number(suffix);
 	bool *found = arg;
 
-	if (number && !is_of_pool(s, number))
+	if (number && !memory_is_of_pool(s, number))
 		*found = true;
 	return 0;
 }
