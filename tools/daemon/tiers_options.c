@@ -424,8 +424,8 @@ int tiers_prepare(struct daemon *d)
 	d->tiers.timeout_ms = WRITER_MS;
 	d->tiers.log = say_library;
 	d->tiers.log_arg = d;
-	d->tiers.disk_bytes =
-		d->disk_bytes; /* as every other process with these options gives it */
+	/* the library alone makes blocks of bytes, as for every other process with these options */
+	d->tiers.disk_bytes = d->disk_bytes;
 	if (!blocks)
 		blocks = d->tiers.disk_blocks ? d->tiers.disk_blocks : file.blocks;
 	blocks += remote_blocks(d);

@@ -193,13 +193,15 @@ static int check_size(const struct gpc_tiers *t, uint64_t slots, uint64_t image,
 	return plan_room(t, GPC_DISK, slots);
 }
 
-/* Room for notes is made with the file, and cannot be added. */
-static uint32_t note_bytes(struct gpc_tiers *t)
+/* Room for notes is made with the file, and cannot be added.  ret_room: of each block in the file that
+ * is there, or is made. */
+static uint32_t note_bytes(struct gpc_tiers *t, uint32_t *ret_room)
 {
 	uint32_t most = notes_most(&t->c->seg);
 	struct disk_info there;
 
-	if (!most || disk_peek(t->opt.disk, &there) < 0 || there.note_bytes >= most)
+	*ret_room = disk_peek(t->opt.disk, &there) < 0 ? most : there.note_bytes;
+	if (*ret_room >= most)
 		return most;
 	log_say(&t->c->log, LOG_WARNING,
 		"%s has room for notes of %u bytes, and those of %s may have %u: what does not "
@@ -208,18 +210,10 @@ static uint32_t note_bytes(struct gpc_tiers *t)
 	return there.note_bytes;
 }
 
-/* A file that is there has notes of the size that it was made with. */
-static uint32_t notes_there(const struct gpc_tiers *t, uint32_t wanted)
-{
-	struct disk_info there;
-
-	return disk_peek(t->opt.disk, &there) == 0 ? there.note_bytes : wanted;
-}
-
 int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots)
 {
 	const struct gpc_tiers_options *opt = &t->opt;
-	uint32_t notes = note_bytes(t);
+	uint32_t room, notes = note_bytes(t, &room);
 	struct shm_pool p;
 
 	if (!seg_peek_pool(&t->c->seg, ram, &p))
@@ -231,7 +225,7 @@ int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint3
 			 (opt->flags & GPC_TIERS_STRICT ? 0 : DISK_ASIDE) |
 			 (opt->secret ? 0 : DISK_KEEP_SECRET),
 		.image_bytes = p.block_bytes,
-		.slots = slots_for(opt, p.block_bytes, notes_there(t, notes)),
+		.slots = slots_for(opt, p.block_bytes, room),
 		.note_bytes = notes,
 		.secret = t->c->seg.header.secret,
 		.threads = opt->disk_threads,
