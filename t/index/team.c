@@ -269,7 +269,6 @@ static void be_a_child(void)
 	int i, status;
 	pid_t pid;
 
-	alarm(10);
 	for (i = 0; i < FORKS; i++)
 		if (pthread_create(&t[i], NULL, use_stack, NULL))
 			_exit(2);
@@ -341,5 +340,5 @@ static int body(void)
 
 int main(void)
 {
-	return tap_guard(60, body, NULL);
+	return tap_guard(30, body, NULL);
 }
