@@ -55,7 +55,7 @@ class Wants:
         why = ", ".join(dict.fromkeys(lacking.values()))
         return (f"{name} is not as this engine needs it: {why}. Where gpcd makes the cache, [gpcd] of its file needs "
                 f"{self.lines(lacking)} (or the options --{' --'.join(f'{k} {self._value(k)}'.strip() for k in lacking)}); end "
-                f"its engines and gpcd, run 'gpc-inspect rm {name}', remove the file of its disk, and start gpcd again. Or give this engine another gpc_name")
+                f"its engines and gpcd, run 'gpc-inspect rm {name}', remove the file of its disk if there is one, and start gpcd again. Or give this engine another gpc_name")
 
     def _value(self, key):
         value = {"sums": self.sums, **self.all}[key]
