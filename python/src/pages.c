@@ -86,6 +86,42 @@ static bool has_arrived(const struct pages *w, int64_t i)
 
 /* ---- copies ---- */
 
+static void *stream_of(const struct pages *w)
+{
+	return w->calls->stream[w->calls->turn];
+}
+
+/* The stream waits for the copies so far.  cudaStreamWaitEvent() captures the event's state at the
+ * time of the call. */
+static int follow_copies(const struct pages *w, void *stream)
+{
+	int err = w->calls->record(w->calls->so_far[w->lane], stream_of(w));
+
+	return err ? err : w->calls->follow(stream, w->calls->so_far[w->lane], 0);
+}
+
+static int next_turn(const struct pages *w)
+{
+	uint64_t next = (w->calls->turn + 1) % PAGES_STREAMS;
+	int err = follow_copies(w, w->calls->stream[next]);
+
+	w->calls->turn = next;
+	w->calls->turned = 0;
+	return err;
+}
+
+static int copy_in_turn(const struct pages *w, uint8_t *to, uint64_t to_pitch, const uint8_t *from,
+			uint64_t from_pitch, uint64_t width, uint64_t rows)
+{
+	bool ends = w->store && w->calls->turned >= w->calls->turn_bytes;
+	int err = ends ? next_turn(w) : 0;
+
+	w->calls->turned += w->store ? width * rows : 0;
+	return err ? err
+		   : w->calls->copy(to, to_pitch, from, from_pitch, width, rows, ANY_KIND,
+				    stream_of(w));
+}
+
 /* rows of width bytes between a slot and a KV cache */
 static int copy(const struct pages *w, uint8_t *slot, uint64_t slot_pitch, int64_t kv,
 		uint64_t kv_pitch, uint64_t width, uint64_t rows)
@@ -100,8 +136,7 @@ static int copy(const struct pages *w, uint8_t *slot, uint64_t slot_pitch, int64
 		from_pitch = slot_pitch;
 	}
 	if (w->calls)
-		return w->calls->copy(to, to_pitch, from, from_pitch, width, rows, ANY_KIND,
-				      w->calls->stream);
+		return copy_in_turn(w, to, to_pitch, from, from_pitch, width, rows);
 	for (i = 0; i < rows; i++)
 		memcpy(to + i * to_pitch, from + i * from_pitch, width);
 	return 0;
@@ -201,14 +236,11 @@ static int ask_sums(const struct pages *w, int64_t i, int64_t n)
 	return err;
 }
 
-/* Ask for the sums of these chunks, behind the copies so far.  cudaStreamWaitEvent() captures the
- * event's state at the time of the call. */
+/* Ask for the sums of these chunks, behind the copies so far. */
 static int sum_loaded(const struct pages *w, int64_t i, int64_t n)
 {
-	int err = w->calls->record(w->calls->so_far[w->lane], w->calls->stream);
+	int err = follow_copies(w, w->calls->sum_stream);
 
-	if (!err)
-		err = w->calls->follow(w->calls->sum_stream, w->calls->so_far[w->lane], 0);
 	return err ? err : ask_sums(w, i, n);
 }
 
@@ -216,7 +248,7 @@ static int sum_loaded(const struct pages *w, int64_t i, int64_t n)
 
 static int mark_end(const struct pages *w)
 {
-	int err = w->calls->record(w->calls->copied[w->lane], w->calls->stream);
+	int err = w->calls->record(w->calls->copied[w->lane], stream_of(w));
 
 	return err || !w->by ? err
 			     : w->calls->record(w->calls->summed[w->lane], w->calls->sum_stream);
@@ -244,7 +276,7 @@ static int64_t bytes_of(const struct pages *w, int64_t i)
 
 static int mark_stored(const struct pages *w, uint32_t lane)
 {
-	return w->calls ? w->calls->record(w->calls->event[lane], w->calls->stream) : 0;
+	return w->calls ? w->calls->record(w->calls->event[lane], stream_of(w)) : 0;
 }
 
 static int end_store(const struct pages *w, int64_t i, int64_t n, uint32_t lane)
@@ -332,7 +364,7 @@ static bool in_streams(const struct pages *w)
 
 static int follow_fence(const struct pages *w)
 {
-	void *const stream[] = { w->calls->stream, w->calls->sum_stream };
+	void *const stream[] = { stream_of(w), w->calls->sum_stream };
 	uint32_t i;
 	int err = 0;
 

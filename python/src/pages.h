@@ -22,8 +22,9 @@
 #include "gpcpy.h"
 
 enum { PAGES_BAD = -1, PAGES_FAILED = -2 }; /* worker.py has them, too */
-#define PAGES_WINDOW 8                      /* units of a store that are under way together */
-#define PAGES_LANES  2                      /* shares that one thread has begun, and not ended */
+#define PAGES_WINDOW  8                     /* units of a store that are under way together */
+#define PAGES_LANES   2                     /* shares that one thread has begun, and not ended */
+#define PAGES_STREAMS 2                     /* in which the copies of a thread take turns */
 
 /* Tensors of a group at equal distances: page b of tensor i is at address + i * pitch + b * stride,
  * and in the part at offset + i * host_pitch. */
@@ -38,11 +39,18 @@ struct pages_calls {
 	int (*record)(void *event, void *stream);
 	int (*wait)(void *event);
 	int (*follow)(void *stream, void *event, unsigned int flags);
-	void *stream, *sum_stream;
+	/* The engine that copies to the host stays with a stream until the stream's next command has
+	 * to wait for another stream.  All other copies to the host wait so long, also those of the
+	 * tokens of a step.  So stores take turns in two streams: each turn begins when the one before
+	 * it has ended, and ends with the copy that reaches turn_bytes.  (In a stream of its caller's,
+	 * the library pauses instead: bytes/device/cuda_copy.c.) */
+	void *stream[PAGES_STREAMS], *sum_stream;
+	uint64_t turn_bytes, turned; /* bytes of a turn, and those of this one */
+	uint64_t turn;               /* the stream whose turn it is */
 	void *event[PAGES_WINDOW];
 	void *copied[PAGES_LANES], *summed[PAGES_LANES];
-	/* The event that the sums wait for, many times in a share.  A thread sleeps for the other
-	 * events, so a device interrupts the host for each record of those. */
+	/* The event that sums and turns wait for, many times in a share.  A thread sleeps for the
+	 * other events, so a device interrupts the host for each record of those. */
 	void *so_far[PAGES_LANES];
 	void *fence; /* an event that all streams wait for first; NULL: none */
 };
@@ -68,9 +76,9 @@ struct pages {
 	const int64_t *start; /* where each chunk's pages begin in `page`: n + 1 numbers */
 	const int64_t *page;  /* pairs of: place in the chunk, block of the engine */
 	int64_t n;
-	const struct pages_calls *calls; /* NULL: this thread copies */
-	gpc_sums *by;                    /* sums whole chunks; NULL: this thread does */
-	uint32_t blocks;                 /* of a whole chunk, with `by` */
+	struct pages_calls *calls; /* of this thread; NULL: it copies by itself */
+	gpc_sums *by;              /* sums whole chunks; NULL: this thread does */
+	uint32_t blocks;           /* of a whole chunk, with `by` */
 	uint32_t lane;
 	bool apart;      /* pitched copies take one chunk each */
 	int64_t *result; /* bytes moved, PAGES_BAD or PAGES_FAILED */

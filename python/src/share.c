@@ -63,7 +63,6 @@ enum { RUNS, SLOTS, OF, STARTS, PAGES, CALLS, BUFFERS };
 
 struct share {
 	struct pages w;
-	struct pages_calls calls;
 	Py_buffer b[BUFFERS];
 	PyObject *sums;
 };
@@ -129,6 +128,8 @@ static bool fits(const struct pages *w, const Py_buffer b[BUFFERS])
 		if (w->slot[i] < 0 || w->start[i] < 0 || w->start[i] > w->start[i + 1] ||
 		    (w->by && w->store && w->start[i] + w->blocks != w->start[i + 1]))
 			return false;
+	if (w->calls && w->calls->turn >= PAGES_STREAMS)
+		return false;
 	if (w->by && (!w->calls || w->n > GPC_SUMS / PAGES_LANES))
 		return false;
 	return w->start[0] >= 0 && w->start[w->n] <= pages;
@@ -145,10 +146,11 @@ static int fill(struct share *s, PyObject *const *a)
 		return -1;
 	for (i = 0; i < BUFFERS; i++)
 		if (a[i] != Py_None &&
-		    PyObject_GetBuffer(a[i], &s->b[i], i == OF ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0)
+		    PyObject_GetBuffer(a[i], &s->b[i],
+				       i == OF || i == CALLS ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0)
 			return -1;
 	fill_arrays(w, s->b);
-	w->calls = s->b[CALLS].buf ? &s->calls : NULL;
+	w->calls = s->b[CALLS].buf;
 	if (a[11] != Py_None) {
 		who = PyCapsule_GetPointer(a[11], SUMS);
 		if (!who)
@@ -164,8 +166,6 @@ static int fill(struct share *s, PyObject *const *a)
 			"runs, slots, of, starts, pages, calls and lane do not belong together");
 		return -1;
 	}
-	if (w->calls)
-		memcpy(&s->calls, s->b[CALLS].buf, sizeof(s->calls));
 	w->result = PyMem_Malloc((size_t)(w->n + 1) * sizeof(*w->result));
 	if (!w->result)
 		PyErr_NoMemory();

@@ -33,7 +33,7 @@ FAILS = ("hasten", "begin", "copy", "wait", "text", "seal")      # calls that fa
 
 class Plan(threading.local):
     """Of the share that this thread begins or ends: the call that fails, and whether it has done so."""
-    job, fails, copies, failed = 0, None, 0, False
+    job, store, fails, copies, failed = 0, False, None, 0, False
 
     def fail(self, *calls):
         self.failed |= self.fails in calls
@@ -45,11 +45,18 @@ class Plan(threading.local):
 
 
 class Late(Runtime):
-    """A stream copies when a thread waits for it.  pieces: as many are registered, and then the driver refuses."""
+    """A stream copies when a thread waits for it, or for a stream that follows it.  pieces: as many are registered, and then
+    the driver refuses.  turn: a stream that has got so many bytes to store gets no more before it has followed another one, or a thread
+    has waited for it."""
 
-    def __init__(self, plan, late, pieces):
+    def __init__(self, plan, late, pieces, turn):
         super().__init__()
-        self.plan, self.late, self.pieces, self.left, self.marks = plan, late, pieces, collections.defaultdict(list), {}
+        self.plan, self.late, self.pieces, self.turn = plan, late, pieces, turn
+        self.given, self.got = collections.defaultdict(list), collections.Counter()  # stream -> (job, call), and how many are done
+        self.marks, self.turned, self.longer = {}, collections.Counter(), 0
+
+    def left(self):
+        return {n for stream, calls in self.given.items() for n, call in calls[self.got[stream]:] if len(call) > 2}
 
     def cudaHostRegister(self, *args):
         self.pieces -= 1
@@ -59,37 +66,50 @@ class Late(Runtime):
         self.plan.copies -= 1
         if self.plan.copies < 0 and self.plan.fail("copy", "text"):
             return 5
-        if not self.late:
-            return super()._copy(*copy)
-        self.left[copy[-1]].append((self.plan.job, copy))
-        return 0
+        stream = copy[-1]
+        if self.plan.store:
+            self.longer += self.turned[stream] >= self.turn
+            self.turned[stream] += copy[4] * copy[5]
+        self.given[stream].append((self.plan.job, copy))
+        return 0 if self.late else self._catch_up(stream, len(self.given[stream]))
 
     def _catch_up(self, stream, n):
-        copies, self.left[stream] = self.left[stream][:n], self.left[stream][n:]
-        for _, copy in copies:
-            super()._copy(*copy)
-        for event, (of, at) in list(self.marks.items()):
-            self.marks[event] = (of, max(0, at - n) if of == stream else at)
+        while self.got[stream] < n:
+            _, call = self.given[stream][self.got[stream]]
+            self.got[stream] += 1
+            if err := self._catch_up(*call) if len(call) == 2 else super()._copy(*call):
+                return err
+        return 0
+
+    def _turn(self, stream, ends):
+        self.turned[stream] *= not ends
 
     def _say(self, called, *args):
         if called == "cudaEventRecord":
-            self.marks[args[0]] = (args[1], len(self.left[args[1]]))
+            self.marks[args[0]] = (args[1], len(self.given[args[1]]))
+        elif called == "cudaStreamWaitEvent":
+            if args[1] in self.marks:    # what the event says now
+                self.given[args[0]].append((self.plan.job, self.marks[args[1]]))
+                self._turn(args[0], self.marks[args[1]][0] != args[0])
         elif called == "cudaEventSynchronize":
             if self.plan.fail("wait"):
                 return 2
-            self._catch_up(*self.marks[args[0]])
+            stream, n = self.marks[args[0]]
+            self._catch_up(stream, n)
+            self._turn(stream, n == len(self.given[stream]))
         elif called == "cudaStreamSynchronize":
-            self._catch_up(args[0], len(self.left[args[0]]))
+            self._catch_up(args[0], len(self.given[args[0]]))
+            self._turn(args[0], True)
         return 0
 
 
 class Mover(CudaMover):
     def __init__(self, plan, rt, on_device):
         super().__init__(0, lambda: fake.ns(cuda_event=5), rt)
-        self.plan, self.on_device = plan, on_device
+        self.plan, self.on_device, self.turn = plan, on_device, rt.turn
 
-    def _make_stream(self):              # sums are made by the thread, which wants no stream for them
-        return 0 if self.sums and self.streams else super()._make_stream()
+    def _sum_stream(self):               # sums are made by the thread, which wants no stream for them
+        return 0
 
     def hasten(self, base, slots, of_job, store):
         self.plan.check("hasten")
@@ -140,7 +160,7 @@ class Engine:
         self.w = w = GPCOffloadingSpec(conf).get_worker(fake.caches(self.kv, groups))
         if groups > 1:                   # each has a tensor of its own
             w.set_runs([worker.runs_of([t], per_chunk) for t in w.tensors])
-        self.rt = Late(self.plan, not sums or not on_device, self.dice.choice((3, 1000)))
+        self.rt = Late(self.plan, not sums or not on_device, self.dice.choice((3, 1000)), self.dice.choice((1, 3, 1000)) * PAGE)
         w.reported, w.mover = True, Mover(self.plan, self.rt, on_device)
         if sums and on_device:
             w.mover.sums = _gpc._sums_open("host", array("Q", [n for t in w.tensors for n in (t.address, t.stride, t.page)]), per_chunk)
@@ -169,7 +189,7 @@ class Engine:
             self.together += any(s.job is not job for s in self.under)
             of.shares += slots
             self.under.append(share)
-        self.plan.job, (self.plan.fails, self.plan.copies), self.plan.failed = job.number, share.fails, False
+        self.plan.job, self.plan.store, (self.plan.fails, self.plan.copies), self.plan.failed = job.number, job.store, share.fails, False
         begun = self.begin_share(job, chunks, lane)
         share.failed = self.plan.failed
         return share, begun
@@ -197,7 +217,7 @@ class Engine:
         self.told.append(number)
         if sorted(of.shares) != sorted(s for s, *_ in of.chunks if s not in of.partial):
             say(f"shares of {sorted(of.shares)}")
-        if any(s.job.number == number for s in self.under) or any(n == number for of_one in self.rt.left.values() for n, _ in of_one):
+        if any(s.job.number == number for s in self.under) or number in self.rt.left():
             say("told while a share or a copy of it is under way")
         bad = (self.stored if of.store else self.loaded)(of, say)
         if (success, moved) != (True, of.moved) and not of.either:
@@ -334,6 +354,7 @@ for i, (what, more) in enumerate({"on a device": {}, "of two blocks": dict(per_c
             e.batch()
         is_(e.wrong, [], f"chunks {what}, {len(e.told)} jobs of seed {seed}")
         is_((e.together > 0, e.rt.crossed), (e.w.mover.on_device, 0), f"{e.together} shares begin beside one of another job")
+        is_(e.rt.longer, 0, f"stores take turns of {e.rt.turn} bytes")
         is_(e.ends_of_strange(), (True, [0], True), "a job of a group that is not there ends")
         e.end_all()
         is_((e.rt.ranges, e.under), ({}, []), "nothing is left of them")

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from array import array
+from itertools import groupby
 
 import vllm_fake as fake
 
@@ -281,11 +282,13 @@ class Fails:
         return 0
 
     def begin(self, fence):
-        return array("Q", [ctypes.cast(Fails.call, ctypes.c_void_p).value] * 4 + [0] * (_gpc._SHARE_CALLS - 4))
+        calls = [Fails.call, *[Fails.other] * 3]
+        return array("Q", [ctypes.cast(f, ctypes.c_void_p).value for f in calls] + [0] * (_gpc._SHARE_CALLS - len(calls)))
 
 
 P, N = ctypes.c_void_p, ctypes.c_size_t
 Fails.call = ctypes.CFUNCTYPE(ctypes.c_int, P, N, P, N, N, N, ctypes.c_int, P)(Fails.copy)
+Fails.other = ctypes.CFUNCTYPE(ctypes.c_int, P, P, ctypes.c_uint)(lambda *a: 0)
 ranks[0].worker.mover = Fails()
 ranks[0].fill("torn")
 ranks[0].worker.take_unmoved()
@@ -332,14 +335,19 @@ m.complete_store(set(keys), ctx, success=False)
 rt = Runtime()
 gpu = Rank(config(0))
 gpu.worker.mover = CudaMover(3, lambda: fake.ns(cuda_event=55), rt)
+gpu.worker.mover.turn = 3 * gpu.kv[0].page
 ctx, keys = fake.prompt("gpu", 1, tokens=16 * PER_CHUNK)
 out = fake.offer(m, keys, ctx)
 gpu.fill("gpu")
 want = gpu.get(range(4))
 ok(gpu.do(True, fake.blocks([0, 1, 2, 3]), out.store_spec), "a store by the runtime")
 copies = [c for c in rt.calls if c[0] not in ("cudaSetDevice", "cudaHostRegister")]
-is_([c[0][4:] for c in copies], ["StreamWaitEvent"] + ["Memcpy2DAsync"] * 8 + ["EventRecord", "EventSynchronize"],
-    "it waits for the engine's stream, copies, and waits for its own")
+turns = [[c[5] * c[6] for c in of] for _, of in groupby((c for c in copies if c[0] == "cudaMemcpy2DAsync"), lambda c: c[-1])]
+is_([c[0][4:] for c in copies if c[0] != "cudaMemcpy2DAsync"],
+    ["StreamWaitEvent", *["EventRecord", "StreamWaitEvent"] * (len(turns) - 1), "EventRecord", "EventSynchronize"],
+    "it waits for the engine's stream, copies in two streams in turns, and waits for its own")
+is_((sum(map(len, turns)), len(turns) > 2, all(sum(t[:-1]) < gpu.worker.mover.turn <= sum(t) for t in turns[:-1])), (8, True, True),
+    f"the copy that reaches {gpu.worker.mover.turn} bytes ends a turn: {turns}")
 is_(copies[0], ("cudaStreamWaitEvent", 77, 55, 0), "the fence of the job")
 is_(rt.strict, {"cudaSetDevice"}, "a capture of a graph by the engine's thread goes on beside its threads")
 gpu.fill("empty")
@@ -357,7 +365,7 @@ rt.fails = ""
 while gpu.worker.mover.registering()[0]:
     time.sleep(0.001)
 gpu.worker.shutdown()
-is_(rt.names()[-16:], ["HostUnregister"] + ["EventDestroy"] * 14 + ["StreamDestroy"], "and gives back what it had")
+is_(rt.names()[-17:], ["HostUnregister"] + ["EventDestroy"] * 14 + ["StreamDestroy"] * 2, "and gives back what it had")
 m.complete_store(set(keys), ctx, success=False)
 
 # ---- chunks of one block, beside each other and apart, by this thread and by the runtime ----
@@ -389,8 +397,8 @@ ok(copies < 2 * 16, f"{copies} copies for them: a row is a block where slots and
 
 
 class SumsHere(CudaMover):
-    def _make_stream(self):
-        return super()._make_stream() if not self.streams else 0
+    def _sum_stream(self):
+        return 0
 
 
 by_device = SumsHere(3, lambda: fake.ns(cuda_event=5), rt)
@@ -413,11 +421,10 @@ rt.calls.clear()
 ones.worker.mover = by_device
 ones.do(False, fake.blocks(blocks), out.store_spec)
 # of a load: the fence, the copies so far for the sums, and the ends
-waits, fence, recorded = ({c[n] for c in rt.calls if c[0] == call} for call, n in (("cudaEventSynchronize", 1), ("cudaStreamWaitEvent", 2),
-                                                                               ("cudaEventRecord", 1)))
-fence -= {5}
+waits, recorded = ({c[1] for c in rt.calls if c[0] == call} for call in ("cudaEventSynchronize", "cudaEventRecord"))
+followed = {c[2] for c in rt.calls if c[:2] == ("cudaStreamWaitEvent", None)}
 ok(waits and waits <= rt.sleeps, "a thread sleeps for the ends of a load")
-ok(fence and not fence & rt.sleeps and recorded == waits | fence, "no thread is woken by what the sums follow")
+ok(followed and not followed & rt.sleeps and recorded == waits | followed, "no thread is woken by what the sums follow")
 view = memoryview(m.c.pool_map(0)[0])
 base, stride = m.c.pool_runs(0)[0].offset, m.c.pool_runs(0)[0].slot_stride
 for chunk in (5, 15):
