@@ -245,6 +245,7 @@ lib_bytes_sources = \
 	%reldir%/bytes/device/host_sum.c \
 	%reldir%/bytes/memfile/create.c \
 	%reldir%/bytes/memfile/draft.c \
+	%reldir%/bytes/memfile/images.c \
 	%reldir%/bytes/memfile/layout.c \
 	%reldir%/bytes/memfile/make.c \
 	%reldir%/bytes/memfile/memfile.h \

@@ -37,6 +37,7 @@ t_programs = \
 	%reldir%/bytes/plan-bytes.t \
 	%reldir%/bytes/transfer.t \
 	%reldir%/bytes/memory-file.t \
+	%reldir%/bytes/memory-ranges.t \
 	%reldir%/bytes/memory-sweep.t \
 	%reldir%/look/feed-walk.t \
 	%reldir%/look/check.t \
@@ -817,7 +818,7 @@ endif
 %canon_reldir%_index_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_index_takeover_says_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_bytes_memory_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=fd_open,--wrap=fd_close \
-	-Wl,--wrap=lock_try,--wrap=lock_drop,--wrap=segment_map_range,--wrap=memory_store_part \
+	-Wl,--wrap=lock_try,--wrap=lock_drop,--wrap=segment_map_ranges,--wrap=memory_store_part \
 	-Wl,--wrap=ring_call,--wrap=posix_fallocate,--wrap=memory_made,--wrap=map_adopt
 # looks at processes are counted
 %canon_reldir%_index_lost_peers_t_LDFLAGS = -Wl,--wrap=identity_look,--wrap=identity_gone
@@ -826,10 +827,10 @@ endif
 # a pool goes while it is mapped
 %canon_reldir%_bytes_map_turns_t_LDFLAGS = -Wl,--wrap=memory_map_images
 # a peer's mappings are watched, and its threads take the signals
-%canon_reldir%_bytes_copy_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
+%canon_reldir%_bytes_copy_stores_t_LDFLAGS = -Wl,--wrap=segment_map_ranges,--wrap=munmap \
 	-Wl,--wrap=madvise,--wrap=pthread_sigmask,--wrap=fd_open,--wrap=fd_close \
 	-Wl,--wrap=lock_try,--wrap=segment_remove_file
-%canon_reldir%_bytes_transfer_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
+%canon_reldir%_bytes_transfer_stores_t_LDFLAGS = -Wl,--wrap=segment_map_ranges,--wrap=munmap \
 	-Wl,--wrap=madvise,--wrap=pthread_sigmask
 %canon_reldir%_bytes_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_index_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer

@@ -17,7 +17,7 @@
 #include "index/peer/ring.h"
 #include "index/segment/files.h"
 #include "index/segment/lockfile.h"
-#include "bytes/memfile/memfile.h"
+#include "bytes/memfile/parts.h"
 #include "index/table/state.h"
 
 enum { BLOCKS = 4, BLOCK = 4096, STEPS = 300, STORES = 900 };
@@ -26,6 +26,8 @@ enum { BLOCKS = 4, BLOCK = 4096, STEPS = 300, STORES = 900 };
 
 static bool counting;
 static int steps, last_step;
+static uint64_t block = BLOCK;
+static int files = 1; /* of the memory of BLOCKS blocks and two of transit */
 
 static void step(void)
 {
@@ -46,9 +48,10 @@ STEP(int, fd_open, (const char *path, int flags, mode_t mode), (path, flags, mod
 STEP(void, fd_close, (int fd), (fd))
 STEP(int, lock_try, (int fd, uint64_t byte), (fd, byte))
 STEP(void, lock_drop, (int fd, uint64_t byte), (fd, byte))
-STEP(int, segment_map_range,
-     (const struct segment *s, int fd, uint64_t from, uint64_t bytes, int prot, uint8_t **ret),
-     (s, fd, from, bytes, prot, ret))
+STEP(int, segment_map_ranges,
+     (const struct segment *s, const struct segment_range *range, uint32_t n, int prot,
+      uint8_t **ret),
+     (s, range, n, prot, ret))
 STEP(int, memory_store_part, (const struct memory *m, uint32_t i, const struct shm_part *part),
      (m, i, part))
 STEP(int, ring_call,
@@ -65,7 +68,7 @@ static void makes(uint32_t kind, int before)
 {
 	gpc *d = cache_attach(0, 0);
 	struct gpc_pool p = pool_with(kind, BLOCKS, 1);
-	struct gpc_memory m = memory_of(BLOCK);
+	struct gpc_memory m = memory_of(block);
 
 	last_step = before;
 	counting = true;
@@ -116,7 +119,8 @@ static bool is_quiet(void)
 
 	for (i = 0; i < 2000 && info_of(c).peers > 1; i++)
 		must(gpc_writer_serve(c, 1));
-	return info_of(c).peers == 1 && memory_files_come_to(c, pools_with_memory());
+	return info_of(c).peers == 1 && memory_files_come_to(c, pools_with_memory()) &&
+	       memory_further_files() == memory_files() * (files - 1);
 }
 
 static gpc *new_cache(void)
@@ -143,7 +147,8 @@ static void test_maker(uint32_t kind, const char *what)
 		good = is_quiet();
 		kept += memory_files();
 		remove_pools();
-		good = good && memory_files_come_to(c, 0) && gpc_check(c, cache_line, NULL) == 0;
+		good = good && memory_files_come_to(c, 0) && memory_further_files() == 0 &&
+		       gpc_check(c, cache_line, NULL) == 0;
 	}
 	ok(good && status == 0 && n > 10,
 	   "the maker of %s dies before step %d: no file without "
@@ -153,6 +158,20 @@ static void test_maker(uint32_t kind, const char *what)
 		diag("status %x", status);
 	is_int(kept > 0, kind == GPC_RAM, "%d of its pools were there afterwards", kept);
 	cache_end(c);
+}
+
+/* 9 MiB, in files of 4, 4 and 1. */
+static void test_files(void)
+{
+	uint64_t usual = memory_cut;
+
+	memory_cut = (uint64_t)2 << 20;
+	block = (uint64_t)3 << 19;
+	files = 3;
+	test_maker(GPC_RAM, "RAM in files");
+	memory_cut = usual;
+	block = BLOCK;
+	files = 1;
 }
 
 /* ---- memory made by hand ---- */
@@ -464,6 +483,7 @@ static int body(void)
 	cache_thread = false;
 	test_maker(GPC_RAM, "RAM");
 	test_maker(GPC_VRAM, "VRAM");
+	test_files();
 	test_orphan();
 	test_late_lock();
 	test_dead_maker();

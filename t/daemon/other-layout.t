@@ -42,8 +42,8 @@ others()	# VERSION SENTENCE
 	is "$(ls "$shm")" "" "altogether"
 }
 
-others 1 "cache other was made by gpc 0\.1 \(layout 1\); this library is newer \(layout 7\): end its "
-others 8 "cache other was made by a newer gpc \(layout 8\); this library is older \(layout 7\): use "
+others 1 "cache other was made by gpc 0\.1 \(layout 1\); this library is newer \(layout 8\): end its "
+others 9 "cache other was made by a newer gpc \(layout 9\); this library is older \(layout 8\): use "
 
 # ---- in use by others ----
 

@@ -8,27 +8,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* DIR/gpc.NAME.p<16 digits> of the cache made last. */
-TAP_FN bool memory_file_is(const char *name)
+/* DIR/gpc.NAME.p<16 digits> of the cache made last; with `more`, files that go with it. */
+TAP_FN bool memory_file_is(const char *name, bool more)
 {
 	char prefix[96];
 	size_t n = (size_t)snprintf(prefix, sizeof(prefix), "gpc.%s.p", cache_name);
 
 	return !strncmp(name, prefix, n) && strspn(name + n, "0123456789abcdef") == 16 &&
-	       !name[n + 16];
+	       name[n + 16] == (more ? '.' : 0);
 }
 
-TAP_FN int memory_files(void)
+TAP_FN int memory_count(bool more)
 {
 	DIR *dir = opendir(cache_dir);
 	struct dirent *e;
 	int n = 0;
 
 	while (dir && (e = readdir(dir)))
-		n += memory_file_is(e->d_name);
+		n += memory_file_is(e->d_name, more);
 	if (dir)
 		closedir(dir);
 	return n;
+}
+
+TAP_FN int memory_files(void)
+{
+	return memory_count(false);
+}
+
+TAP_FN int memory_further_files(void)
+{
+	return memory_count(true);
 }
 
 TAP_FN bool memory_file_exists(uint64_t number)

@@ -4,12 +4,12 @@
  *
  * As in stops.h the mappings are read-only, each store faults, is counted, and passes
  * single-stepped.  Pages that the kernel is asked to write to are a store, too.  Mappings come and
- * go: those of files are seen by segment_map_range, and forgotten by munmap.  Threads of the
+ * go: those of files are seen by segment_map_ranges, and forgotten by munmap.  Threads of the
  * library block all signals; these two they must not.
  *
  * Elsewhere than on x86-64 a timer stands in for the count.
  *
- * The program is linked with --wrap=segment_map_range,--wrap=munmap,--wrap=madvise,
+ * The program is linked with --wrap=segment_map_ranges,--wrap=munmap,--wrap=madvise,
  * --wrap=pthread_sigmask. */
 #ifndef GPC_T_STORES_H
 #define GPC_T_STORES_H
@@ -20,6 +20,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "index/segment/files.h"
 #include "index/peer/handle.h"
 
 #define STORES_REGIONS 32
@@ -130,7 +131,7 @@ static inline void stores_add(uint8_t *at, size_t bytes)
 	stores.region[stores.regions++].bytes = ROUND_UP(bytes, 4096);
 }
 
-/* From here on; the handle's maps so far are watched if they came by segment_map_range. */
+/* From here on; the handle's maps so far are watched if they came by segment_map_ranges. */
 static inline void stores_begin(gpc *d, uint32_t last)
 {
 	stores_add(d->seg.control, d->seg.at.control_bytes);
@@ -147,15 +148,19 @@ static inline void stores_end(void)
 	stores.on = false;
 }
 
-int __real_segment_map_range(const struct segment *s, int fd, uint64_t from, uint64_t bytes,
-			     int prot, uint8_t **ret);
-int __wrap_segment_map_range(const struct segment *s, int fd, uint64_t from, uint64_t bytes,
-			     int prot, uint8_t **ret);
-int __wrap_segment_map_range(const struct segment *s, int fd, uint64_t from, uint64_t bytes,
-			     int prot, uint8_t **ret)
+int __real_segment_map_ranges(const struct segment *s, const struct segment_range *range,
+			      uint32_t n, int prot, uint8_t **ret);
+int __wrap_segment_map_ranges(const struct segment *s, const struct segment_range *range,
+			      uint32_t n, int prot, uint8_t **ret);
+int __wrap_segment_map_ranges(const struct segment *s, const struct segment_range *range,
+			      uint32_t n, int prot, uint8_t **ret)
 {
-	int err = __real_segment_map_range(s, fd, from, bytes, prot, ret);
+	int err = __real_segment_map_ranges(s, range, n, prot, ret);
+	uint64_t bytes = 0;
+	uint32_t i;
 
+	for (i = 0; i < n; i++)
+		bytes += range[i].bytes;
 	if (!err && prot & PROT_WRITE) {
 		stores_add(*ret, bytes);
 		stores_set(PROT_READ);

@@ -147,7 +147,11 @@ const char *inspect_dir(const struct inspect *in)
 
 bool inspect_is_memory(const char *suffix)
 {
-	return suffix[0] == 'p' && strspn(suffix + 1, "0123456789abcdef") == 16 && !suffix[17];
+	const char *end = suffix + 17;
+
+	if (suffix[0] != 'p' || strspn(suffix + 1, "0123456789abcdef") != 16)
+		return false;
+	return !end[0] || (end[0] == '.' && end[1] >= '1' && end[1] <= '9' && !end[2]);
 }
 
 /* Takes NAME from "gpc.NAME.SUFFIX" into ret; suffix NULL stands for any of the three, or that of

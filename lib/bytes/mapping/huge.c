@@ -89,9 +89,9 @@ uint64_t huge_bytes(const struct segment *s, const struct memory *m)
 
 	if (!m->images)
 		return m->images_bytes;
-	if (segment_map_range(s, m->fd, m->images, m->images_bytes, PROT_READ, &base) < 0)
+	if (memory_map(s, m, PROT_READ, &base) < 0)
 		return 0;
 	sum = look(m, base);
-	munmap(base, m->images_bytes);
+	memory_unmap_images(s, m, base);
 	return sum;
 }

@@ -32,7 +32,7 @@ static int check_fields(const struct gpc_memory *w, uint32_t slots)
 	    (err = err_range("block_bytes", w->block_bytes, 1, MEMORY_BYTES / slots)) < 0)
 		return err;
 	if (w->parts)
-		return err_set(EINVAL, "parts is %u: RAM is one file, so it must be 0", w->parts);
+		return err_set(EINVAL, "parts is %u: RAM has none, so it must be 0", w->parts);
 	if (w->device)
 		return err_set(EINVAL, "device is \"%s\": RAM is on none, so it must be NULL",
 			       w->device);

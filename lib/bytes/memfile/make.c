@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_make.c - makes the file of a pool's memory.
+/* make.c - makes the file of a pool's memory.
  *
  *   1  The file is made, with its name, mode and group, and both locks are taken.  A process that
  *      sweeps between the name and the lock removes it, and another number is drawn.
  *   2  Header and runs are stored, with their sum, without `ready`.
- *   3  With a huge_dir, the path of the second file is stored in part 0, then that file is made.
+ *   3  Further files are made.  With a huge_dir, the path of the other file is stored in part 0,
+ *      then that file is made.
  *   4  All pages of the images are made.
  *   5  Part 0 is stored, if the images are in the file; then `ready`.
  *
- * A death in step 1 leaves an empty file.  A death in steps 2 to 5 leaves a file from whose part 0
- * a sweeper learns which other file goes with it.
- * Tests: t/bytes/creators.t t/bytes/full.t t/bytes/memory-file.t t/bytes/signals.t */
+ * A death in step 1 leaves an empty file.  A death in steps 2 to 5 leaves a file from whose name
+ * and part 0 a sweeper learns which other files go with it.
+ * Tests: t/bytes/creators.t t/bytes/full.t t/bytes/memory-file.t t/bytes/memory-ranges.t
+ *   t/bytes/signals.t */
 #include "config.h"
 
 #include "bytes/memfile/parts.h"
@@ -160,6 +162,7 @@ static void describe(const struct file_making *k, struct shm_memory *h)
 		.maker_pid = m->maker_pid,
 		.trailers = m->trailers,
 		.nsums = m->nsums,
+		.files = m->files,
 	};
 	memcpy(h->cache, k->s->header.id, sizeof(h->cache));
 	memcpy(h->fingerprint, m->fingerprint, sizeof(h->fingerprint));
@@ -183,6 +186,37 @@ static int extend(const char *path, int fd, uint64_t bytes)
 		       : 0;
 }
 
+static int make_further(const struct file_making *k, uint32_t i, int *ret)
+{
+	char suffix[MEMORY_SUFFIX], path[SEGMENT_PATH];
+
+	memory_further_suffix(k->m->number, i, suffix);
+	segment_path(k->s, suffix, path);
+	return make_file(k->s, path, ret);
+}
+
+/* Step 3.  The caller closes all files but the first one. */
+static int make_files(struct file_making *k, struct shm_part *part, struct segment_range *range)
+{
+	struct memory *m = k->m;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->files; i++)
+		range[i] = memory_range(m, i);
+	if (k->huge[0]) {
+		part->handle_bytes = (uint32_t)strlen(k->huge) + 1;
+		memcpy(part->handle, k->huge, part->handle_bytes);
+		err = make_huge(k, part, &range[0].fd);
+	}
+	for (i = 1; err == 0 && i < m->files; i++)
+		err = make_further(k, i, &range[i].fd);
+	for (i = 0; err == 0 && i < m->files; i++)
+		err = extend(k->huge[0] ? k->huge : k->path, range[i].fd,
+			     range[i].from + range[i].bytes);
+	return err;
+}
+
 /* Steps 3 and 4, and the part in step 5. */
 static int make_images(struct file_making *k)
 {
@@ -190,23 +224,19 @@ static int make_images(struct file_making *k)
 	struct shm_part part = { .state = SHM_READY,
 				 .bytes = m->images_bytes,
 				 .offset = m->images };
-	uint64_t end = m->images + m->images_bytes;
-	int fd = m->fd, err = 0;
+	struct segment_range range[SHM_FILES];
+	uint32_t i;
+	int err;
 
 	if (!m->images_bytes)
 		return 0;
-	if (k->huge[0]) {
-		part.handle_bytes = (uint32_t)strlen(k->huge) + 1;
-		memcpy(part.handle, k->huge, part.handle_bytes);
-		if ((err = make_huge(k, &part, &fd)) < 0)
-			return err;
-	}
-	err = extend(k->huge[0] ? k->huge : k->path, fd, end);
+	err = make_files(k, &part, range);
 	if (err == 0)
-		err = memory_make_pages(k->s, m, fd, m->images, k->folder, k->pages);
-	if (fd != m->fd)
-		fd_close(fd);
-	else if (err == 0)
+		err = memory_make_pages(k->s, m, range, k->folder, k->pages);
+	for (i = 0; i < m->files; i++)
+		if (range[i].fd >= 0 && range[i].fd != m->fd)
+			fd_close(range[i].fd);
+	if (err == 0 && !k->huge[0])
 		err = memory_store_part(m, 0, &part);
 	return err;
 }
@@ -310,6 +340,7 @@ static int place(struct file_making *k)
 	int err = memory_check_pages(k->pages, k->folder, &m->numa, &m->nodes, &k->unit);
 
 	m->images = 0;
+	m->files = 1;
 	m->nsums = MAX(m->nsums, 1u);
 	if (m->trailers)
 		m->trailers = ROUND_UP(memory_entry_place(m->nruns, m->nparts), SHM_PAGE);
@@ -320,8 +351,10 @@ static int place(struct file_making *k)
 	m->images_bytes = ROUND_UP(m->images_bytes, (uint64_t)k->unit);
 	if (m->images_bytes && !strcmp(k->folder, k->s->dir)) {
 		m->images = ROUND_UP(ROUND_UP(memory_tables(m), SHM_IMAGES), (uint64_t)k->unit);
+		if (m->kind == GPC_RAM && k->unit == SHM_PAGE)
+			m->files = memory_files_for(m->images_bytes);
 		return check_file(k, k->folder, nodes, rest + m->images_bytes,
-				  m->images + m->images_bytes);
+				  m->images + memory_range(m, 0).bytes);
 	}
 	err = check_file(k, k->s->dir, 0, rest, rest);
 	return err < 0 || !m->images_bytes
@@ -347,6 +380,7 @@ int memory_make(const struct segment *s, struct memory *m, const struct memory_p
 	if (err < 0) {
 		if (k.huge[0])
 			unlink(k.huge);
+		memory_remove_further(s, m->number);
 		unlink(k.path);
 		memory_close(m);
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.h - the file of a pool's memory: drafted, made, opened, checked, removed.
+/* memfile.h - the file of a pool's memory: drafted, made, opened, checked, removed.
  *
- *   bytes/memfile/open.c    opens, checks and maps it
+ *   bytes/memfile/open.c    opens and checks it
+ *   bytes/memfile/images.c  the files of its images: checks and maps them
  *   bytes/memfile/draft.c   checks the RAM that a caller wants
  *   bytes/memfile/create.c  the RAM pool of gpc_create
  *   bytes/memfile/layout.c  are its runs possible?
@@ -32,6 +33,7 @@
 struct memory {
 	uint64_t number;
 	uint32_t kind, slots, nruns, nparts;
+	uint32_t files; /* of the images */
 	uint64_t block_bytes, images, images_bytes, nodes;
 	uint64_t trailers; /* their place in the file; to memory_make(): not 0, they are wanted */
 	uint32_t numa, nsums;
@@ -66,8 +68,8 @@ int memory_check_runs(const struct shm_run *run, uint32_t nruns, uint32_t nparts
  * to strings of `want`.  -EINVAL with the field. */
 int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t layout[32],
 		 struct memory *ret, struct memory_pages *ret_pages);
-/* Make the file that *m describes, with the mode and group of the cache's files.  number, images
- * and maker_pid are set here, and so is fd, with both locks held.  With images_bytes, which grows
+/* Make the file that *m describes, with the mode and group of the cache's files.  number, images,
+ * files and maker_pid are set here, and so is fd, with both locks held.  With images_bytes, which grows
  * to whole pages, all images are there and touched, and part 0 is stored.  -ENOSPC, before
  * anything is made, names the folder and the missing bytes of its file system, of free memory or of
  * huge pages.  -EFBIG: the limit of file sizes of this process.
@@ -98,8 +100,9 @@ void memory_close(struct memory *m); /* fd -1 is fine */
 /* gpc_check(): kind, slots (low half of the range), block_bytes, fingerprint and uuid[0]. */
 int memory_describe(const struct segment *s, uint64_t number, struct shm_pool *ret);
 /* Map the images of a file, with huge pages if it has any; and unmap them.  -ENOENT: it has no
- * images.  -ESTALE, -EBADMSG: with huge_dir, the fault of that file. */
+ * images.  -ESTALE, -EBADMSG: the fault of another file that has some. */
 int memory_map_images(const struct segment *s, const struct memory *m, uint8_t **ret);
+int memory_map(const struct segment *s, const struct memory *m, int prot, uint8_t **ret);
 void memory_unmap_images(const struct segment *s, const struct memory *m, uint8_t *base);
 
 /* The same for its trailers: nsums for each slot, and as many seeds.  -ENOENT: it has none. */

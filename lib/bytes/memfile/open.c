@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - opens, checks and maps the file of a pool's memory.
+/* open.c - opens and checks the file of a pool's memory, and maps its tables.
  *
  * Its maker stores in it through a mapping; other processes read it by pread into private memory,
  * so that they use the checked bytes.  A peer may forge any byte of it later on: the images are
@@ -94,7 +94,7 @@ void memory_read_entry(int fd, uint32_t nruns, uint32_t i, struct shm_part *ret)
 	segment_read(fd, memory_entry_place(nruns, i), ret, sizeof(*ret));
 }
 
-static int forged(const struct segment *s, uint64_t number, const char *why)
+int memory_forged(const struct segment *s, uint64_t number, const char *why)
 {
 	return err_set(EBADMSG, "gpc.%s.p%016llx: %s", s->name, (unsigned long long)number, why);
 }
@@ -109,17 +109,20 @@ static int check_fields(const struct segment *s, const struct shm_memory *h, uin
 	if ((!ram && h->kind != GPC_VRAM) || h->numa > GPC_NUMA_BIND || h->lent > 1 ||
 	    (ram && (h->nparts != 1 || h->lent || !h->images_bytes)) ||
 	    (h->lent && h->images_bytes) || !memchr(h->device, 0, sizeof(h->device)))
-		return forged(s, number, "the header contradicts itself");
+		return memory_forged(s, number, "the header contradicts itself");
 	if (h->images_bytes > MEMORY_BYTES || h->images > MEMORY_BYTES ||
 	    h->images_bytes % SHM_PAGE || h->images % SHM_IMAGES || (h->images && !h->images_bytes))
-		return forged(s, number, "impossible images");
+		return memory_forged(s, number, "impossible images");
+	if (h->files < 1 || h->files > SHM_FILES ||
+	    (h->files > 1 && (!ram || !h->images || !memory_files_fit(h->images_bytes, h->files))))
+		return memory_forged(s, number, "impossible files");
 	if (h->nsums < 1 || h->nsums > SHM_SUMS || h->block_bytes % h->nsums)
-		return forged(s, number, "impossible checksums");
+		return memory_forged(s, number, "impossible checksums");
 	if (h->trailers &&
 	    (!ram || h->trailers % SHM_PAGE ||
 	     h->trailers < memory_entry_place(h->nruns, h->nparts) || h->trailers > MEMORY_BYTES ||
 	     (h->images && h->images < h->trailers + memory_trailers_bytes(h->slots, h->nsums))))
-		return forged(s, number, "impossible checksums");
+		return memory_forged(s, number, "impossible checksums");
 	return 0;
 }
 
@@ -129,38 +132,11 @@ static int check_layout(const struct segment *s, const struct memory *m, uint64_
 	uint64_t image = 0;
 
 	if (memory_check_runs(m->run, m->nruns, m->nparts, m->slots, need, &image) < 0)
-		return forged(s, m->number, "an impossible layout");
+		return memory_forged(s, m->number, "an impossible layout");
 	if (image != m->block_bytes)
-		return forged(s, m->number, "the layout is of blocks of another size");
+		return memory_forged(s, m->number, "the layout is of blocks of another size");
 	if (m->images_bytes && (m->nparts != 1 || need[0] > m->images_bytes))
-		return forged(s, m->number, "the layout needs more than there is");
-	return 0;
-}
-
-/* Are the images in the file, and everything else that it should have? */
-static int check_extent(const struct segment *s, const struct memory *m, int fd)
-{
-	uint64_t tables = m->images ? ROUND_UP(memory_tables(m), SHM_PAGE) : 0;
-	struct stat st;
-
-	if (fstat(fd, &st))
-		return err_sys(0, "gpc.%s.p%016llx", s->name, (unsigned long long)m->number);
-	if ((uint64_t)st.st_size < m->images + m->images_bytes)
-		return forged(s, m->number, "the file is too short for its images");
-	if ((uint64_t)st.st_blocks * 512 < tables + m->images_bytes)
-		return forged(s, m->number, "the file is sparse");
-	return 0;
-}
-
-/* A missing page would be SIGBUS on the day that there is no memory for it, and pages elsewhere
- * may hide it from the count above.  A hugetlbfs does not tell holes, but the count is exact
- * there. */
-static int check_holes(const struct segment *s, const struct memory *m, int fd)
-{
-	off_t hole = lseek(fd, (off_t)m->images, SEEK_HOLE);
-
-	if (hole >= 0 && (uint64_t)hole < m->images + m->images_bytes)
-		return forged(s, m->number, "the file has holes");
+		return memory_forged(s, m->number, "the layout needs more than there is");
 	return 0;
 }
 
@@ -174,6 +150,7 @@ static void take_over(const struct shm_memory *h, struct memory *m)
 	m->block_bytes = h->block_bytes;
 	m->images = h->images;
 	m->images_bytes = h->images_bytes;
+	m->files = h->files;
 	m->nodes = h->nodes;
 	m->trailers = h->trailers;
 	m->nsums = h->nsums;
@@ -193,21 +170,21 @@ static int read_file(const struct segment *s, uint64_t number, struct memory *m)
 	int err;
 
 	if (memory_read_header(m->fd, &h, m->run) < 0)
-		return forged(s, number, "damaged, or no memory of a pool");
+		return memory_forged(s, number, "damaged, or no memory of a pool");
 	if (h.ready != SHM_READY)
-		return forged(s, number, "it was never completed");
+		return memory_forged(s, number, "it was never completed");
 	if ((err = check_fields(s, &h, number)) < 0)
 		return err;
 	take_over(&h, m);
 	err = check_layout(s, m, need);
 	if (err == 0 && m->images)
-		err = check_extent(s, m, m->fd);
+		err = memory_check_extent(s, m, 0, m->fd);
 	return err;
 }
 
 /* ---- opening ---- */
 
-static int no_memory(const struct segment *s, uint64_t number)
+int memory_gone(const struct segment *s, uint64_t number)
 {
 	return err_set(ESTALE, "gpc.%s.p%016llx does not exist: the pool's memory has gone",
 		       s->name, (unsigned long long)number);
@@ -227,7 +204,7 @@ static int share(const struct segment *s, const char *suffix, const struct memor
 	}
 	if (err < 0)
 		return err_set(-err, "gpc.%s.%s: no lock: %s", s->name, suffix, strerror(-err));
-	return segment_is_named(s, suffix, m->fd) ? 0 : no_memory(s, number);
+	return segment_is_named(s, suffix, m->fd) ? 0 : memory_gone(s, number);
 }
 
 int memory_open(const struct segment *s, uint64_t number, bool use, struct memory *ret)
@@ -238,7 +215,7 @@ int memory_open(const struct segment *s, uint64_t number, bool use, struct memor
 	memory_suffix(number, suffix);
 	ret->fd = segment_open_file(s, suffix, s->snapshot ? O_RDONLY : O_RDWR);
 	if (ret->fd < 0) {
-		err = ret->fd == -ENOENT ? no_memory(s, number) : ret->fd;
+		err = ret->fd == -ENOENT ? memory_gone(s, number) : ret->fd;
 		ret->fd = -1;
 		return err;
 	}
@@ -292,7 +269,8 @@ int memory_map_tables(const struct segment *s, int fd, uint64_t at, uint64_t byt
 	int err;
 
 	*ret_bytes = ROUND_UP(at + bytes, unit) - from;
-	err = segment_map_range(s, fd, from, *ret_bytes, PROT_READ | PROT_WRITE, ret_base);
+	err = segment_map_ranges(s, &(struct segment_range){ fd, from, *ret_bytes }, 1,
+				 PROT_READ | PROT_WRITE, ret_base);
 	if (err == 0)
 		*ret = *ret_base + (at - from);
 	return err;
@@ -335,76 +313,7 @@ int memory_store_part(const struct memory *m, uint32_t i, const struct shm_part 
 	return err < 0 ? err : store_part(&nameless, m, i, part);
 }
 
-/* ---- images ---- */
-
-int memory_huge_path(const struct segment *s, uint64_t number, const struct shm_part *part,
-		     char ret[SEGMENT_PATH])
-{
-	char name[GPC_MAX_NAME + MEMORY_SUFFIX + 8], suffix[MEMORY_SUFFIX], *base;
-	uint32_t n = part->handle_bytes;
-	struct statfs fs;
-	int bad;
-
-	memory_suffix(number, suffix);
-	snprintf(name, sizeof(name), "gpc.%s.%s", s->name, suffix);
-	if (part->state != SHM_READY || !n || n > sizeof(part->handle) || part->handle[0] != '/' ||
-	    part->handle[n - 1] || strnlen((const char *)part->handle, n) != n - 1)
-		return forged(s, number, "no path of huge pages");
-	memcpy(ret, part->handle, n);
-	base = strrchr(ret, '/');
-	if (strcmp(base + 1, name))
-		return forged(s, number, "its huge pages have another name");
-	*base = 0;
-	bad = statfs(ret, &fs) || fs.f_type != HUGETLBFS_MAGIC;
-	*base = '/';
-	return bad ? forged(s, number, "its huge pages are in no hugetlbfs") : 0;
-}
-
-/* Open the other file that belongs to it: a descriptor, or -errno. */
-static int open_huge(const struct segment *s, const struct memory *m)
-{
-	char path[SEGMENT_PATH], suffix[MEMORY_SUFFIX];
-	struct shm_part part;
-	struct stat st;
-	int fd, err;
-
-	memory_read_entry(m->fd, m->nruns, 0, &part);
-	if ((err = memory_huge_path(s, m->number, &part, path)) < 0)
-		return err;
-	fd = fd_open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
-	if (fd < 0)
-		return errno == ENOENT ? no_memory(s, m->number) : err_sys(0, "%s", path);
-	memory_suffix(m->number, suffix);
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		err = err_set(EBADMSG, "%s is no regular file", path);
-	if (err == 0)
-		err = segment_check_owner(s, fd, suffix);
-	if (err == 0)
-		err = check_extent(s, m, fd);
-	if (err < 0)
-		fd_close(fd);
-	return err < 0 ? err : fd;
-}
-
-int memory_map_images(const struct segment *s, const struct memory *m, uint8_t **ret)
-{
-	int fd = m->fd, err;
-
-	if (!m->images_bytes)
-		return err_set(ENOENT, "memory %016llx of %s has no images in a file",
-			       (unsigned long long)m->number, s->name);
-	if (!m->images && (fd = open_huge(s, m)) < 0)
-		return fd;
-	err = m->images_bytes % segment_unit(fd) ? forged(s, m->number, "impossible images") : 0;
-	if (err == 0)
-		err = check_holes(s, m, fd);
-	if (err == 0)
-		err = segment_map_range(s, fd, m->images, m->images_bytes, PROT_READ | PROT_WRITE,
-					ret);
-	if (fd != m->fd)
-		fd_close(fd);
-	return err;
-}
+/* ---- trailers ---- */
 
 /* The trailers are in the file itself, wherever the images are.  None of their pages may be
  * missing. */
@@ -421,10 +330,10 @@ int memory_map_trailers(const struct segment *s, const struct memory *m,
 		return err_set(ENOENT, "memory %016llx of %s keeps no checksums",
 			       (unsigned long long)m->number, s->name);
 	if (fstat(m->fd, &st) || (uint64_t)st.st_size < end)
-		return forged(s, m->number, "the file is too short for its checksums");
+		return memory_forged(s, m->number, "the file is too short for its checksums");
 	hole = lseek(m->fd, (off_t)m->trailers, SEEK_HOLE);
 	if (hole >= 0 && (uint64_t)hole < end)
-		return forged(s, m->number, "the file has holes");
+		return memory_forged(s, m->number, "the file has holes");
 	err = memory_map_tables(s, m->fd, m->trailers, end - m->trailers, &ret->base, &ret->bytes,
 				&at);
 	if (err)
@@ -441,36 +350,7 @@ void memory_unmap_trailers(struct memory_trailers *t)
 	*t = (struct memory_trailers){ 0 };
 }
 
-void memory_unmap_images(const struct segment *s, const struct memory *m, uint8_t *base)
-{
-	(void)s;
-	if (base)
-		munmap(base, m->images_bytes);
-}
-
-bool memory_is_file(const char *suffix)
-{
-	return memory_suffix_number(suffix) != 0;
-}
-
-int memory_open_elsewhere(const struct segment *s, const char *suffix, int fd)
-{
-	char path[SEGMENT_PATH];
-	struct shm_run run[SHM_RUNS];
-	struct shm_memory h;
-	struct shm_part part;
-	int huge;
-
-	if (memory_read_header(fd, &h, run) || h.images || !h.images_bytes)
-		return -ENOENT;
-	memory_read_entry(fd, h.nruns, 0, &part);
-	if (memory_huge_path(s, memory_suffix_number(suffix), &part, path))
-		return -ENOENT;
-	huge = fd_open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-	if (huge < 0)
-		return errno == ENOENT ? -ENOENT : err_sys(0, "%s", path);
-	return huge;
-}
+/* ---- what it is ---- */
 
 int memory_describe(const struct segment *s, uint64_t number, struct shm_pool *ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pages.c - the pages of a pool's memory are all there before anybody uses them.
  *
- * Threads take steps of the file.  In each step they allocate and touch every page by
+ * Threads take steps of the files.  In each step they allocate and touch every page by
  * MADV_POPULATE_WRITE, which returns an error where a store would raise SIGBUS.  If the kernel
  * does not know it (before Linux 5.14), they use posix_fallocate and then stores.  In a tmpfs one
  * page of each huge page comes first: then MADV_COLLAPSE makes a huge page of it, if there is any.
@@ -12,10 +12,10 @@
  *
  * A huge page goes where its first page is, whatever the file's policy says, and an interleaving
  * policy puts every 512th page on one node.  So the thread sets its own policy while it touches,
- * anew for each huge page.  Then the whole file gets its policy, for queries and for pages that
+ * anew for each huge page.  Then the whole range gets its policy, for queries and for pages that
  * are swapped in.
- * Tests: t/bytes/ram-memory.t t/bytes/creators.t t/bytes/full.t t/bytes/signals.t
- *   t/daemon/memory.t t/pages/charges.t */
+ * Tests: t/bytes/ram-memory.t t/bytes/creators.t t/bytes/full.t t/bytes/memory-ranges.t
+ *   t/bytes/signals.t t/daemon/memory.t */
 #include "config.h"
 
 #include "bytes/memfile/parts.h"
@@ -58,10 +58,11 @@ struct node_mask {
 
 struct touch {
 	uint8_t *base;
-	uint64_t at; /* the file offset of base */
+	const struct segment_range *range; /* of the files, one behind the other at base */
+	uint32_t ranges;
 	uint64_t unit, done, bytes, nodes;
 	uint32_t numa;
-	int fd, err; /* err: errno of the first step that failed */
+	int err; /* errno of the first step that failed */
 	bool collapse;
 	pthread_t caller;
 	const struct memory_pages *pages;
@@ -69,7 +70,8 @@ struct touch {
 
 struct step {
 	struct touch *t;
-	uint64_t from, bytes; /* a range in base */
+	uint32_t range;
+	uint64_t at, from, bytes; /* at: in that range; from: in base */
 };
 
 /* ---- nodes ---- */
@@ -104,8 +106,9 @@ static int set_policy(int mode, uint64_t nodes)
 /* For kernels before Linux 5.14.  All later kernels return an error there instead of a signal. */
 static int touch_old(const struct step *s, uint64_t at, uint64_t bytes)
 {
+	const struct segment_range *r = &s->t->range[s->range];
 	volatile uint8_t *p = s->t->base + at;
-	int err = segment_allocate(s->t->fd, s->t->at + at, bytes);
+	int err = segment_allocate(r->fd, r->from + s->at + (at - s->from), bytes);
 	uint64_t i;
 
 	for (i = 0; !err && i < bytes; i += s->t->unit)
@@ -227,27 +230,58 @@ static uint64_t step_bytes(const struct touch *t, uint32_t threads, uint64_t lef
 	return MIN(ROUND_UP(each, MAX(HUGE, t->unit)), left);
 }
 
+/* The next step is in the file that has the most bytes left, so threads are in different files. */
+static struct step next_step(struct touch *t, uint32_t threads, uint64_t left[SHM_FILES])
+{
+	struct step step = { .t = t };
+	uint64_t before = 0, all = 0;
+	uint32_t i;
+
+	for (i = 0; i < t->ranges; i++) {
+		all += left[i];
+		step.range = left[i] > left[step.range] ? i : step.range;
+	}
+	for (i = 0; i < step.range; i++)
+		before += t->range[i].bytes;
+	step.at = t->range[step.range].bytes - left[step.range];
+	step.from = before + step.at;
+	step.bytes = MIN(step_bytes(t, threads, all), left[step.range]);
+	left[step.range] -= step.bytes;
+	return step;
+}
+
+/* Returns the number of steps; ret NULL: it only counts. */
+static uint32_t plan_steps(struct touch *t, uint32_t threads, struct step *ret)
+{
+	uint64_t left[SHM_FILES], planned;
+	struct step step;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < t->ranges; i++)
+		left[i] = t->range[i].bytes;
+	for (planned = 0; planned < t->bytes; planned += step.bytes) {
+		step = next_step(t, threads, left);
+		if (ret)
+			ret[n] = step;
+		n++;
+	}
+	return n;
+}
+
 static int touch_all(struct touch *t)
 {
-	uint32_t threads = threads_of(t->pages), n = 0;
-	uint64_t from, bytes;
-	struct step *steps;
+	uint32_t threads = threads_of(t->pages), n = plan_steps(t, threads, NULL);
+	struct step *steps = calloc(n, sizeof(*steps));
 
-	for (from = 0; from < t->bytes; from += step_bytes(t, threads, t->bytes - from))
-		n++;
-	steps = calloc(n, sizeof(*steps));
 	if (!steps)
 		return ENOMEM;
-	for (from = n = 0; from < t->bytes; from += bytes) {
-		bytes = step_bytes(t, threads, t->bytes - from);
-		steps[n++] = (struct step){ t, from, bytes };
-	}
+	plan_steps(t, threads, steps);
 	parallel_run(threads, touch_step, steps, sizeof(*steps), n);
 	free(steps);
 	return t->err;
 }
 
-/* Set the file's own policy, for the range that is mapped. */
+/* Set the files' own policy, for the range that is mapped. */
 static int set_file_policy(const struct touch *t)
 {
 	struct node_mask mask = { { t->nodes } };
@@ -345,15 +379,18 @@ static bool is_tmpfs(int fd)
 	return !fstatfs(fd, &fs) && fs.f_type == TMPFS_MAGIC;
 }
 
-/* There is as much as the file has got, which is free again when the file is removed. */
+/* There is as much as the files have got, which is free again when they are removed. */
 static int no_more(const struct segment *s, const struct memory *m, const char *folder,
 		   const struct touch *t)
 {
-	uint64_t rest = t->at ? ROUND_UP(memory_tables(m), t->unit) : 0, need = rest + t->bytes;
+	uint64_t rest = m->images ? ROUND_UP(memory_tables(m), t->unit) : 0;
+	uint64_t need = rest + t->bytes, got = 0;
 	char where[SEGMENT_PATH + 8];
 	struct stat st;
-	uint64_t got = fstat(t->fd, &st) ? 0 : (uint64_t)st.st_blocks * 512;
+	uint32_t i;
 
+	for (i = 0; i < t->ranges; i++)
+		got += fstat(t->range[i].fd, &st) ? 0 : (uint64_t)st.st_blocks * 512;
 	snprintf(where, sizeof(where), "in %s", folder);
 	return no_room(s, need, MIN(got, need), where);
 }
@@ -373,21 +410,22 @@ static int say(const struct segment *s, const struct memory *m, const char *fold
 		       (unsigned long long)t->nodes);
 }
 
-int memory_make_pages(const struct segment *s, const struct memory *m, int fd, uint64_t at,
-		      const char *folder, const struct memory_pages *p)
+int memory_make_pages(const struct segment *s, const struct memory *m,
+		      const struct segment_range *range, const char *folder,
+		      const struct memory_pages *p)
 {
 	struct touch t = {
-		.at = at,
-		.unit = segment_unit(fd),
+		.range = range,
+		.ranges = m->files,
+		.unit = segment_unit(range[0].fd),
 		.bytes = m->images_bytes,
 		.nodes = m->nodes,
 		.numa = m->numa,
-		.fd = fd,
-		.collapse = is_tmpfs(fd),
+		.collapse = is_tmpfs(range[0].fd),
 		.caller = pthread_self(),
 		.pages = p,
 	};
-	int err = segment_map_range(s, fd, at, t.bytes, PROT_READ | PROT_WRITE, &t.base);
+	int err = segment_map_ranges(s, range, m->files, PROT_READ | PROT_WRITE, &t.base);
 
 	if (err < 0) /* the kernel promises huge pages when they are mapped */
 		return t.unit > SHM_PAGE && memory_check_room(s, folder, 0, t.bytes) < 0 ? -ENOSPC

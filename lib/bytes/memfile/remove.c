@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_remove.c - removes files of memory, with their pool, or because their maker has died.
+/* remove.c - removes files of memory, with their pool, or because their maker has died.
  *
  * A pool names a number from the command that added it until the pool is FREE again.  That command
  * is carried out even if its peer has died meanwhile.  So a number in a seat's request counts,
  * too, as long as that seat's ring has a command left.
- * Tests: t/bytes/memory-sweep.t t/bytes/memory-dies.t */
+ * Tests: t/bytes/memory-sweep.t t/bytes/memory-dies.t t/bytes/memory-ranges.t */
 #include "config.h"
 
 #include "bytes/memfile/parts.h"
@@ -74,19 +74,35 @@ static bool is_named(const struct segment *s, uint64_t number)
 
 /* ---- removing ---- */
 
-/* The file of huge pages goes first, since its path is in the other file. */
-static int unlink_both(const struct segment *s, uint64_t number, int fd)
+int memory_remove_further(const struct segment *s, uint64_t number)
+{
+	char suffix[MEMORY_SUFFIX];
+	uint32_t i;
+	int err = 0;
+
+	for (i = 1; err == 0 && i < SHM_FILES; i++) {
+		memory_further_suffix(number, i, suffix);
+		err = segment_remove_file(s, suffix);
+	}
+	return err;
+}
+
+/* The file itself goes last, since it leads to the others. */
+static int unlink_all(const struct segment *s, uint64_t number, int fd)
 {
 	char path[SEGMENT_PATH], suffix[MEMORY_SUFFIX];
 	struct shm_run run[SHM_RUNS];
 	struct shm_memory h;
 	struct shm_part part;
+	int err;
 
 	if (fd >= 0 && !memory_read_header(fd, &h, run) && !h.images && h.images_bytes) {
 		memory_read_entry(fd, h.nruns, 0, &part);
 		if (!memory_huge_path(s, number, &part, path))
 			unlink(path);
 	}
+	if ((err = memory_remove_further(s, number)) < 0)
+		return err;
 	memory_suffix(number, suffix);
 	return segment_remove_file(s, suffix);
 }
@@ -108,7 +124,7 @@ int memory_remove(const struct segment *s, uint64_t number)
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
 	if (memory_read_header(fd, &h, run) || !memcmp(h.cache, s->header.id, sizeof(h.cache)))
-		err = unlink_both(s, number, fd);
+		err = unlink_all(s, number, fd);
 	fd_close(fd);
 	return err;
 }
@@ -121,9 +137,9 @@ int memory_remove_named(const struct segment *s, const char *suffix, void *arg)
 
 	(void)arg;
 	if (!number)
-		return 0;
+		return memory_is_further(suffix) ? segment_remove_file(s, suffix) : 0;
 	fd = open_memory(s, number);
-	err = unlink_both(s, number, fd);
+	err = unlink_all(s, number, fd);
 	if (fd >= 0)
 		fd_close(fd);
 	return err;
@@ -169,16 +185,32 @@ static bool is_garbage(const struct segment *s, uint64_t number, int fd)
 	return is_ours(s, known ? &h : NULL) && !is_named(s, number);
 }
 
+/* A further file is made after the file itself, and removed before it. */
+static void sweep_further(const struct segment *s, const char *suffix)
+{
+	char of[MEMORY_SUFFIX] = "";
+	int fd;
+
+	memcpy(of, suffix, MEMORY_OWN);
+	fd = segment_open_file(s, of, O_RDONLY);
+	if (fd == -ENOENT)
+		segment_remove_file(s, suffix);
+	else if (fd >= 0)
+		fd_close(fd);
+}
+
 static int sweep(const struct segment *s, const char *suffix, void *arg)
 {
 	uint64_t number = memory_suffix_number(suffix);
 	int fd;
 
 	(void)arg;
+	if (memory_is_further(suffix))
+		sweep_further(s, suffix);
 	if (!number || (fd = open_memory(s, number)) < 0)
 		return 0;
 	if (is_garbage(s, number, fd) && segment_is_named(s, suffix, fd))
-		unlink_both(s, number, fd);
+		unlink_all(s, number, fd);
 	fd_close(fd);
 	return 0;
 }

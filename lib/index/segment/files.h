@@ -30,9 +30,14 @@ int segment_map(struct segment *s);
 
 /* Map a whole file so that its huge pages, if it has any, can be mapped as such: -ENOMEM. */
 int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret);
-/* The same for bytes from .. from + bytes of a file, both multiples of its segment_unit(). */
-int segment_map_range(const struct segment *s, int fd, uint64_t from, uint64_t bytes, int prot,
-		      uint8_t **ret);
+/* The same for ranges of files, one behind the other: `from` and `bytes` are multiples of the file's
+ * segment_unit(), and in all ranges but the last one of 2 MiB as well. */
+struct segment_range {
+	int fd;
+	uint64_t from, bytes;
+};
+int segment_map_ranges(const struct segment *s, const struct segment_range *range, uint32_t n,
+		       int prot, uint8_t **ret);
 void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes);
 /* Allocate these bytes of a file, whatever signals come: 0, or errno as posix_fallocate(3) returns it. */
 int segment_allocate(int fd, uint64_t from, uint64_t bytes);

@@ -61,31 +61,34 @@ static void *map_at(void *at, size_t n, int prot, int fd, uint64_t from)
 	return p;
 }
 
-static int map_range(const struct segment *s, int fd, uint64_t from, size_t n, uint32_t unit,
-		     int prot, uint8_t **ret)
+int segment_map_ranges(const struct segment *s, const struct segment_range *range, uint32_t n,
+		       int prot, uint8_t **ret)
 {
-	void *at = find_place(n, MAX(HUGE, unit)), *p = MAP_FAILED;
+	uint64_t bytes = 0, done = 0;
+	uint8_t *at;
+	uint32_t i;
 
-	if (at) {
-		p = map_at(at, n, prot, fd, from);
-		if (p == MAP_FAILED)
-			munmap(at, n);
-	}
-	if (p == MAP_FAILED)
-		return err_sys(ENOMEM, "%s: mapping %zu bytes", s->name, n);
-	*ret = p;
+	for (i = 0; i < n; i++)
+		bytes += range[i].bytes;
+	at = find_place(bytes, MAX(HUGE, segment_unit(range[0].fd)));
+	for (i = 0; at && i < n; done += range[i++].bytes)
+		if (map_at(at + done, range[i].bytes, prot, range[i].fd, range[i].from) ==
+		    MAP_FAILED) {
+			munmap(at, bytes);
+			at = NULL;
+		}
+	if (!at)
+		return err_sys(ENOMEM, "%s: mapping %llu bytes", s->name,
+			       (unsigned long long)bytes);
+	*ret = at;
 	return 0;
 }
 
 int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret)
 {
-	return map_range(s, fd, 0, ROUND_UP(bytes, s->unit), s->unit, prot, ret);
-}
+	struct segment_range whole = { fd, 0, ROUND_UP(bytes, s->unit) };
 
-int segment_map_range(const struct segment *s, int fd, uint64_t from, uint64_t bytes, int prot,
-		      uint8_t **ret)
-{
-	return map_range(s, fd, from, bytes, segment_unit(fd), prot, ret);
+	return segment_map_ranges(s, &whole, 1, prot, ret);
 }
 
 void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes)

@@ -4,7 +4,8 @@
  *   file                          mode that it is made with
  *   ----------------------------  ----------------------------------
  *   idx, ctl, lock                that of the configuration
- *   m<generation>, p<number>      that of the index at that moment
+ *   m<generation>, p<number>,     that of the index at that moment
+ *     p<number>.1 and so on
  *   the file of p<number> in its  that of the index at that moment
  *     huge_dir
  *

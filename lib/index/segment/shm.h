@@ -22,7 +22,7 @@
  *     drop[65536]   32   w
  *
  * In addition there is one file for each mirror of the host device (bytes/device/host.h), and one
- * for each pool that has memory (struct shm_memory below).  Offsets follow only from the geometry
+ * or more for each pool that has memory (struct shm_memory below).  Offsets follow only from the geometry
  * (geometry.h) and are never read from a segment.  Fixed-width integers only.  A change here bumps
  * SHM_VERSION and edits gpc_segment(5).
  * Tests: t/daemon/other-layout.t t/daemon/upgrade.t t/pages/segment-page.t */
@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #ifndef SHM_VERSION /* t/daemon/upgrade.t plays a later one */
-#define SHM_VERSION 7u
+#define SHM_VERSION 8u
 #endif
 #define SHM_MAGIC_INDEX   0x3158444943504721ull /* "!GPCIDX1", little endian */
 #define SHM_MAGIC_CONTROL 0x314c544343504721ull /* "!GPCCTL1" */

@@ -24,6 +24,7 @@
 #define SHM_PARTS  512u
 #define SHM_SUMS   256u
 #define SHM_IMAGES ((uint64_t)2 << 20) /* images begin at a multiple of this */
+#define SHM_FILES  4u
 
 enum { MEMORY_LOCK_MADE = 0, MEMORY_LOCK_USED = 1 };
 
@@ -46,12 +47,16 @@ struct shm_memory {
 	uint8_t uuid[16]; /* VRAM: of the GPU; zeros: the host device */
 	char device[32];
 	int32_t maker_pid;
-	uint32_t nsums;    /* RAM with checksums: the number of checksums of an image; else 1 */
+	uint32_t nsums; /* RAM with checksums: the number of checksums of an image; else 1 */
+	/* RAM whose images are in the folder of the cache: the number of files that have them, this
+	 * one, p<number>.1 and so on; else 1.  Each file has as many bytes of them as the others,
+	 * in whole huge pages, and the last one the rest. */
+	uint32_t files, pad0;
 	uint64_t checksum; /* of all bytes above, and of the runs */
 	uint32_t ready;    /* SHM_READY; (A) stored last */
 	uint32_t pad1;
 };
-_Static_assert(sizeof(struct shm_memory) == 208, "memory layout");
+_Static_assert(sizeof(struct shm_memory) == 216, "memory layout");
 
 /* The checksum of a slot's image, or of one of its equal parts (index/base/sums.h).  It counts as
  * long as the block is LIVE, `life` is 1 + the generation of its word, and the key is the
