@@ -368,6 +368,12 @@ gpu.worker.shutdown()
 is_(rt.names()[-17:], ["HostUnregister"] + ["EventDestroy"] * 14 + ["StreamDestroy"] * 2, "and gives back what it had")
 m.complete_store(set(keys), ctx, success=False)
 
+lost = CudaMover(3, lambda: fake.ns(cuda_event=55), Runtime("cudaStreamSynchronize"))
+lost._mine()
+lost.abandon()
+is_(lost.rt.names().count("StreamSynchronize"), 2, "a stream that cannot be waited for does not end the wait for the other one")
+lost.close()
+
 # ---- chunks of one block, beside each other and apart, by this thread and by the runtime ----
 
 ones = Rank(config(0, blocks_per_chunk=1, world=1), blocks=64)

@@ -162,11 +162,11 @@ class CudaMover:
 
     def abandon(self):
         """Called after a copy that failed: when it returns, no copy of this thread is under way."""
-        try:
-            for s in filter(None, self.mine.streams):
+        for s in filter(None, self.mine.streams):
+            try:
                 self._call("cudaStreamSynchronize", _pointer(s))
-        except CudaError as e:
-            log.error("gpc: %s", e)
+            except CudaError as e:
+                log.error("gpc: %s", e)
 
     def release(self, base):
         if r := self.registrations.pop(base, None):
