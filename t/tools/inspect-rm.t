@@ -42,6 +42,19 @@ is "$(value removed removed/0)" "[1]
 two" "is an object"
 is "$(files two)" '' "it is gone"
 
+# ---- further files of a memory, which are left alone ----
+
+touch "$shm/gpc.left.p0123456789abcdef.1" "$shm/gpc.left.p0123456789abcdef.3" "$shm/gpc.left.p0123456789abcdef.4"
+inspect list
+like "$(cat "$tmp/out")" 'left' "list names them"
+inspect rm --stale
+exits 0 "rm --stale"
+like "$(cat "$tmp/out")" 'left' "says so"
+is "$(files left)" 'gpc.left.p0123456789abcdef.4' "they are gone, and a file of another name is not"
+rm "$shm/gpc.left.p0123456789abcdef.4"
+inspect list
+like "$(cat "$tmp/out")" '^$|no cache' "and nothing is left" || cat "$tmp/out" "$tmp/err"
+
 # ---- one in use ----
 
 serve used --block-size 16 --vram-blocks 64 --max-peers 2

@@ -151,7 +151,7 @@ bool inspect_is_memory(const char *suffix)
 
 	if (suffix[0] != 'p' || strspn(suffix + 1, "0123456789abcdef") != 16)
 		return false;
-	return !end[0] || (end[0] == '.' && end[1] >= '1' && end[1] <= '9' && !end[2]);
+	return !end[0] || (end[0] == '.' && end[1] >= '1' && end[1] <= '3' && !end[2]);
 }
 
 /* Takes NAME from "gpc.NAME.SUFFIX" into ret; suffix NULL stands for any of the three, or that of
@@ -163,6 +163,8 @@ static bool name_of_file(const char *file, const char *suffix, char ret[GPC_MAX_
 	bool known;
 	size_t len;
 
+	if (dot && dot - file > 18 && inspect_is_memory(dot - 17))
+		dot -= 18; /* a further file of a memory */
 	if (strncmp(file, "gpc.", 4) || !dot || dot < file + 5)
 		return false;
 	known = inspect_is_memory(dot + 1);
