@@ -107,7 +107,7 @@ int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int ti
  * second call by any peer, for the same kind, space, flags, block_bytes and fingerprint, returns the
  * first pool, and fills *p with its description; -EEXIST if another field differs.  GPC_POOL_ONCE is
  * -EINVAL with OWNED and CALLER, and for VRAM with memory.  m: NULL = without memory; else with
- * memory for blocks + transit slots.  RAM: a file of shared memory, all of it allocated and touched
+ * memory for blocks + transit slots.  RAM: files of shared memory, all of it allocated and touched
  * before the pool is there; it belongs to nobody unless GPC_POOL_OWNED, and is removed with the
  * pool.  VRAM: always OWNED; allocated on the device, or lent.  Before VRAM is allocated, the call
  * waits until no process has memory of a former pool of this device mapped; -ESTALE: this process

@@ -742,6 +742,7 @@ endif
 %canon_reldir%_index_team_t_LDFLAGS = -Wl,--wrap=pthread_create
 %canon_reldir%_index_worker_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock
+%canon_reldir%_bytes_memory_ranges_t_LDFLAGS = -Wl,--wrap=fchmod
 %canon_reldir%_bytes_memory_sweep_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
 	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=madvise \
 	-Wl,--wrap=memory_store_part

@@ -28,7 +28,7 @@ static const char *further(uint64_t number, uint32_t i)
 {
 	char suffix[MEMORY_SUFFIX];
 
-	memory_further_suffix(number, i, suffix);
+	memory_file_suffix(number, i, suffix);
 	return scratch_file("a", suffix);
 }
 
@@ -51,6 +51,13 @@ static int maps(uint64_t number)
 	memory_unmap_images(s, &o, p);
 	memory_close(&o);
 	return err;
+}
+
+static int describes(uint64_t number)
+{
+	struct shm_pool p;
+
+	return memory_describe(s, number, &p);
 }
 
 /* ---- one memory ---- */
@@ -202,8 +209,11 @@ static void test_broken(void)
 		bail("it cannot be cut");
 	is_int(maps(k.number), -EBADMSG, "a byte short: %s", gpc_last_error());
 	close(fd);
+	is_int(describes(k.number), -EBADMSG, "as a check says");
 	rename(there, away);
 	is_int(maps(k.number), -ESTALE, "it has gone: %s", gpc_last_error());
+	ok(strstr(gpc_last_error(), ".1 does not exist"), "by its name");
+	is_int(describes(k.number), -ESTALE, "as a check says");
 	if (symlink("/etc/passwd", there))
 		bail("no link");
 	is_int(maps(k.number), -EACCES, "a link: %s", gpc_last_error());
@@ -255,6 +265,69 @@ static void test_left(void)
 	scratch_files("gpc.a.p", true);
 }
 
+/* A folder is all that root cannot unlink. */
+static void test_planted(void)
+{
+	struct memory k = make_three();
+	char there[300];
+
+	snprintf(there, sizeof(there), "%s", further(k.number, 1));
+	unlink(there);
+	mkdir(there, 0700);
+	memory_close(&k);
+	memory_sweep(s);
+	ok(!is_there(k.number) && access(further(k.number, 2), F_OK),
+	   "a folder in the place of a file keeps none of the others");
+	rmdir(there);
+	k = make_three();
+	snprintf(there, sizeof(there), "%s", further(k.number, 3));
+	mkdir(there, 0700);
+	ok(memory_remove(s, k.number) < 0, "a removal tells: %s", gpc_last_error());
+	is_int(memory_files(), 1, "and removes the rest");
+	memory_close(&k);
+	rmdir(there);
+}
+
+/* Somebody removes the cache at that step of the making. */
+static int removes_at, removed;
+
+int __real_fchmod(int fd, mode_t mode);
+int __wrap_fchmod(int fd, mode_t mode);
+int __wrap_fchmod(int fd, mode_t mode)
+{
+	int err = __real_fchmod(fd, mode);
+
+	if (removes_at && !--removes_at) {
+		segment_visit(s, memory_remove_named, NULL);
+		removed = 1;
+	}
+	return err;
+}
+
+static void test_removed_meanwhile(void)
+{
+	struct memory k;
+	int at, err;
+
+	for (at = 2; at <= 4;
+	     at++) { /* behind the first one, which is drawn again without its name */
+		k = draft(GPC_RAM);
+		k.images_bytes = BYTES;
+		removes_at = at;
+		removed = 0;
+		err = memory_make(s, &k, NULL);
+		removes_at = 0;
+		if (!removed) {
+			memory_close(&k);
+			memory_remove(s, k.number);
+			break;
+		}
+		is_int(err, -ESTALE, "removed behind file %d: %s", at, gpc_last_error());
+		is_int(memory_files(), 0, "no file is left");
+	}
+	is_int(at, 4, "there are three files");
+}
+
 /* ---- not made ---- */
 
 static int stops(void *arg, uint64_t done, uint64_t bytes)
@@ -303,6 +376,8 @@ static int body(void)
 	test_forged();
 	test_broken();
 	test_left();
+	test_planted();
+	test_removed_meanwhile();
 	test_not_made();
 	return done_testing();
 }

@@ -56,10 +56,11 @@ struct segment_range memory_range(const struct memory *m, uint32_t i)
 				       .bytes = MIN(each, m->images_bytes - at) };
 }
 
-void memory_further_suffix(uint64_t number, uint32_t i, char ret[MEMORY_SUFFIX])
+void memory_file_suffix(uint64_t number, uint32_t i, char ret[MEMORY_SUFFIX])
 {
 	memory_suffix(number, ret);
-	snprintf(ret + strlen(ret), MEMORY_SUFFIX - strlen(ret), ".%u", i);
+	if (i)
+		memcpy(ret + MEMORY_OWN, (char[]){ '.', (char)('0' + i), 0 }, 3);
 }
 
 bool memory_is_further(const char *suffix)
@@ -79,6 +80,23 @@ bool memory_is_file(const char *suffix)
 
 /* ---- checks ---- */
 
+int memory_forged(const struct segment *s, uint64_t number, uint32_t file, const char *why)
+{
+	char suffix[MEMORY_SUFFIX];
+
+	memory_file_suffix(number, file, suffix);
+	return err_set(EBADMSG, "gpc.%s.%s: %s", s->name, suffix, why);
+}
+
+int memory_gone(const struct segment *s, uint64_t number, uint32_t file)
+{
+	char suffix[MEMORY_SUFFIX];
+
+	memory_file_suffix(number, file, suffix);
+	return err_set(ESTALE, "gpc.%s.%s does not exist: the pool's memory has gone", s->name,
+		       suffix);
+}
+
 int memory_check_extent(const struct segment *s, const struct memory *m, uint32_t i, int fd)
 {
 	struct segment_range r = memory_range(m, i);
@@ -88,23 +106,23 @@ int memory_check_extent(const struct segment *s, const struct memory *m, uint32_
 	if (fstat(fd, &st))
 		return err_sys(0, "gpc.%s.p%016llx", s->name, (unsigned long long)m->number);
 	if ((uint64_t)st.st_size < r.from + r.bytes)
-		return memory_forged(s, m->number, "a file is too short for its images");
+		return memory_forged(s, m->number, i, "the file is too short for its images");
 	if ((uint64_t)st.st_blocks * 512 < tables + r.bytes)
-		return memory_forged(s, m->number, "a file is sparse");
+		return memory_forged(s, m->number, i, "the file is sparse");
 	return 0;
 }
 
 /* A missing page would be SIGBUS on the day that there is no memory for it, and pages elsewhere
  * may hide it from the count above.  A hugetlbfs does not tell holes, but the count is exact
  * there. */
-static int check_holes(const struct segment *s, const struct memory *m,
+static int check_holes(const struct segment *s, const struct memory *m, uint32_t i,
 		       const struct segment_range *r)
 {
 	off_t hole = lseek(r->fd, (off_t)r->from, SEEK_HOLE);
 
 	if (hole >= 0 && (uint64_t)hole < r->from + r->bytes)
-		return memory_forged(s, m->number, "a file has holes");
-	return r->bytes % segment_unit(r->fd) ? memory_forged(s, m->number, "impossible images")
+		return memory_forged(s, m->number, i, "the file has holes");
+	return r->bytes % segment_unit(r->fd) ? memory_forged(s, m->number, i, "impossible images")
 					      : 0;
 }
 
@@ -122,15 +140,15 @@ int memory_huge_path(const struct segment *s, uint64_t number, const struct shm_
 	snprintf(name, sizeof(name), "gpc.%s.%s", s->name, suffix);
 	if (part->state != SHM_READY || !n || n > sizeof(part->handle) || part->handle[0] != '/' ||
 	    part->handle[n - 1] || strnlen((const char *)part->handle, n) != n - 1)
-		return memory_forged(s, number, "no path of huge pages");
+		return memory_forged(s, number, 0, "no path of huge pages");
 	memcpy(ret, part->handle, n);
 	base = strrchr(ret, '/');
 	if (strcmp(base + 1, name))
-		return memory_forged(s, number, "its huge pages have another name");
+		return memory_forged(s, number, 0, "its huge pages have another name");
 	*base = 0;
 	bad = statfs(ret, &fs) || fs.f_type != HUGETLBFS_MAGIC;
 	*base = '/';
-	return bad ? memory_forged(s, number, "its huge pages are in no hugetlbfs") : 0;
+	return bad ? memory_forged(s, number, 0, "its huge pages are in no hugetlbfs") : 0;
 }
 
 /* A descriptor, or -errno. */
@@ -146,7 +164,7 @@ static int open_huge(const struct segment *s, const struct memory *m)
 		return err;
 	fd = fd_open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
 	if (fd < 0)
-		return errno == ENOENT ? memory_gone(s, m->number) : err_sys(0, "%s", path);
+		return errno == ENOENT ? memory_gone(s, m->number, 0) : err_sys(0, "%s", path);
 	if (!fstat(fd, &st) && S_ISREG(st.st_mode))
 		return fd;
 	fd_close(fd);
@@ -158,13 +176,13 @@ static int open_further(const struct segment *s, const struct memory *m, uint32_
 	char suffix[MEMORY_SUFFIX];
 	int fd;
 
-	memory_further_suffix(m->number, i, suffix);
+	memory_file_suffix(m->number, i, suffix);
 	fd = segment_open_file(s, suffix, s->snapshot ? O_RDONLY : O_RDWR);
-	return fd == -ENOENT ? memory_gone(s, m->number) : fd;
+	return fd == -ENOENT ? memory_gone(s, m->number, i) : fd;
 }
 
-/* Its descriptor, or -errno.  The file of memory itself was checked when it was opened. */
-static int open_range(const struct segment *s, const struct memory *m, uint32_t i)
+/* The file of memory itself was checked when it was opened. */
+int memory_open_range(const struct segment *s, const struct memory *m, uint32_t i)
 {
 	char suffix[MEMORY_SUFFIX];
 	int fd, err;
@@ -174,7 +192,7 @@ static int open_range(const struct segment *s, const struct memory *m, uint32_t 
 	fd = i ? open_further(s, m, i) : open_huge(s, m);
 	if (fd < 0)
 		return fd;
-	memory_suffix(m->number, suffix);
+	memory_file_suffix(m->number, i, suffix);
 	err = s->snapshot ? 0 : segment_check_owner(s, fd, suffix);
 	if (err == 0)
 		err = memory_check_extent(s, m, i, fd);
@@ -196,8 +214,8 @@ int memory_map(const struct segment *s, const struct memory *m, int prot, uint8_
 			       (unsigned long long)m->number, s->name);
 	for (i = 0; err == 0 && i < m->files; i++) {
 		range[i] = memory_range(m, i);
-		range[i].fd = open_range(s, m, i);
-		err = range[i].fd < 0 ? range[i].fd : check_holes(s, m, &range[i]);
+		range[i].fd = memory_open_range(s, m, i);
+		err = range[i].fd < 0 ? range[i].fd : check_holes(s, m, i, &range[i]);
 	}
 	if (err == 0)
 		err = segment_map_ranges(s, range, m->files, prot, ret);

@@ -186,19 +186,33 @@ static int extend(const char *path, int fd, uint64_t bytes)
 		       : 0;
 }
 
-static int make_further(const struct file_making *k, uint32_t i, int *ret)
+/* Of file i of the images; room is for the path of a further one. */
+static const char *path_of(const struct file_making *k, uint32_t i, char room[SEGMENT_PATH])
 {
-	char suffix[MEMORY_SUFFIX], path[SEGMENT_PATH];
+	char suffix[MEMORY_SUFFIX];
 
-	memory_further_suffix(k->m->number, i, suffix);
-	segment_path(k->s, suffix, path);
-	return make_file(k->s, path, ret);
+	if (!i)
+		return k->huge[0] ? k->huge : k->path;
+	memory_file_suffix(k->m->number, i, suffix);
+	segment_path(k->s, suffix, room);
+	return room;
+}
+
+/* A process that removes the cache removes further files behind the file itself.  So they stay if
+ * that file has its name now. */
+static int check_name(const struct file_making *k)
+{
+	char suffix[MEMORY_SUFFIX];
+
+	memory_suffix(k->m->number, suffix);
+	return segment_is_named(k->s, suffix, k->m->fd) ? 0 : memory_gone(k->s, k->m->number, 0);
 }
 
 /* Step 3.  The caller closes all files but the first one. */
 static int make_files(struct file_making *k, struct shm_part *part, struct segment_range *range)
 {
 	struct memory *m = k->m;
+	char path[SEGMENT_PATH];
 	uint32_t i;
 	int err = 0;
 
@@ -210,10 +224,11 @@ static int make_files(struct file_making *k, struct shm_part *part, struct segme
 		err = make_huge(k, part, &range[0].fd);
 	}
 	for (i = 1; err == 0 && i < m->files; i++)
-		err = make_further(k, i, &range[i].fd);
+		err = make_file(k->s, path_of(k, i, path), &range[i].fd);
+	if (err == 0 && m->files > 1)
+		err = check_name(k);
 	for (i = 0; err == 0 && i < m->files; i++)
-		err = extend(k->huge[0] ? k->huge : k->path, range[i].fd,
-			     range[i].from + range[i].bytes);
+		err = extend(path_of(k, i, path), range[i].fd, range[i].from + range[i].bytes);
 	return err;
 }
 
@@ -366,6 +381,8 @@ int memory_make(const struct segment *s, struct memory *m, const struct memory_p
 {
 	static const struct memory_pages usual;
 	struct file_making k = { .s = s, .m = m, .pages = pages ? pages : &usual };
+	char path[SEGMENT_PATH];
+	uint32_t i;
 	int err;
 
 	m->fd = -1;
@@ -380,8 +397,9 @@ int memory_make(const struct segment *s, struct memory *m, const struct memory_p
 	if (err < 0) {
 		if (k.huge[0])
 			unlink(k.huge);
-		memory_remove_further(s, m->number);
 		unlink(k.path);
+		for (i = 1; i < m->files; i++)
+			unlink(path_of(&k, i, path));
 		memory_close(m);
 	}
 	return err;

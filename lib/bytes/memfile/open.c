@@ -94,9 +94,9 @@ void memory_read_entry(int fd, uint32_t nruns, uint32_t i, struct shm_part *ret)
 	segment_read(fd, memory_entry_place(nruns, i), ret, sizeof(*ret));
 }
 
-int memory_forged(const struct segment *s, uint64_t number, const char *why)
+static int forged(const struct segment *s, uint64_t number, const char *why)
 {
-	return err_set(EBADMSG, "gpc.%s.p%016llx: %s", s->name, (unsigned long long)number, why);
+	return memory_forged(s, number, 0, why);
 }
 
 static int check_fields(const struct segment *s, const struct shm_memory *h, uint64_t number)
@@ -109,20 +109,20 @@ static int check_fields(const struct segment *s, const struct shm_memory *h, uin
 	if ((!ram && h->kind != GPC_VRAM) || h->numa > GPC_NUMA_BIND || h->lent > 1 ||
 	    (ram && (h->nparts != 1 || h->lent || !h->images_bytes)) ||
 	    (h->lent && h->images_bytes) || !memchr(h->device, 0, sizeof(h->device)))
-		return memory_forged(s, number, "the header contradicts itself");
+		return forged(s, number, "the header contradicts itself");
 	if (h->images_bytes > MEMORY_BYTES || h->images > MEMORY_BYTES ||
 	    h->images_bytes % SHM_PAGE || h->images % SHM_IMAGES || (h->images && !h->images_bytes))
-		return memory_forged(s, number, "impossible images");
+		return forged(s, number, "impossible images");
 	if (h->files < 1 || h->files > SHM_FILES ||
 	    (h->files > 1 && (!ram || !h->images || !memory_files_fit(h->images_bytes, h->files))))
-		return memory_forged(s, number, "impossible files");
+		return forged(s, number, "impossible files");
 	if (h->nsums < 1 || h->nsums > SHM_SUMS || h->block_bytes % h->nsums)
-		return memory_forged(s, number, "impossible checksums");
+		return forged(s, number, "impossible checksums");
 	if (h->trailers &&
 	    (!ram || h->trailers % SHM_PAGE ||
 	     h->trailers < memory_entry_place(h->nruns, h->nparts) || h->trailers > MEMORY_BYTES ||
 	     (h->images && h->images < h->trailers + memory_trailers_bytes(h->slots, h->nsums))))
-		return memory_forged(s, number, "impossible checksums");
+		return forged(s, number, "impossible checksums");
 	return 0;
 }
 
@@ -132,11 +132,11 @@ static int check_layout(const struct segment *s, const struct memory *m, uint64_
 	uint64_t image = 0;
 
 	if (memory_check_runs(m->run, m->nruns, m->nparts, m->slots, need, &image) < 0)
-		return memory_forged(s, m->number, "an impossible layout");
+		return forged(s, m->number, "an impossible layout");
 	if (image != m->block_bytes)
-		return memory_forged(s, m->number, "the layout is of blocks of another size");
+		return forged(s, m->number, "the layout is of blocks of another size");
 	if (m->images_bytes && (m->nparts != 1 || need[0] > m->images_bytes))
-		return memory_forged(s, m->number, "the layout needs more than there is");
+		return forged(s, m->number, "the layout needs more than there is");
 	return 0;
 }
 
@@ -170,9 +170,9 @@ static int read_file(const struct segment *s, uint64_t number, struct memory *m)
 	int err;
 
 	if (memory_read_header(m->fd, &h, m->run) < 0)
-		return memory_forged(s, number, "damaged, or no memory of a pool");
+		return forged(s, number, "damaged, or no memory of a pool");
 	if (h.ready != SHM_READY)
-		return memory_forged(s, number, "it was never completed");
+		return forged(s, number, "it was never completed");
 	if ((err = check_fields(s, &h, number)) < 0)
 		return err;
 	take_over(&h, m);
@@ -183,12 +183,6 @@ static int read_file(const struct segment *s, uint64_t number, struct memory *m)
 }
 
 /* ---- opening ---- */
-
-int memory_gone(const struct segment *s, uint64_t number)
-{
-	return err_set(ESTALE, "gpc.%s.p%016llx does not exist: the pool's memory has gone",
-		       s->name, (unsigned long long)number);
-}
 
 /* A process that removes a file has both locks meanwhile.  So if a file still has its name once we
  * share a lock, it stays until we are done. */
@@ -204,7 +198,7 @@ static int share(const struct segment *s, const char *suffix, const struct memor
 	}
 	if (err < 0)
 		return err_set(-err, "gpc.%s.%s: no lock: %s", s->name, suffix, strerror(-err));
-	return segment_is_named(s, suffix, m->fd) ? 0 : memory_gone(s, number);
+	return segment_is_named(s, suffix, m->fd) ? 0 : memory_gone(s, number, 0);
 }
 
 int memory_open(const struct segment *s, uint64_t number, bool use, struct memory *ret)
@@ -215,7 +209,7 @@ int memory_open(const struct segment *s, uint64_t number, bool use, struct memor
 	memory_suffix(number, suffix);
 	ret->fd = segment_open_file(s, suffix, s->snapshot ? O_RDONLY : O_RDWR);
 	if (ret->fd < 0) {
-		err = ret->fd == -ENOENT ? memory_gone(s, number) : ret->fd;
+		err = ret->fd == -ENOENT ? memory_gone(s, number, 0) : ret->fd;
 		ret->fd = -1;
 		return err;
 	}
@@ -330,10 +324,10 @@ int memory_map_trailers(const struct segment *s, const struct memory *m,
 		return err_set(ENOENT, "memory %016llx of %s keeps no checksums",
 			       (unsigned long long)m->number, s->name);
 	if (fstat(m->fd, &st) || (uint64_t)st.st_size < end)
-		return memory_forged(s, m->number, "the file is too short for its checksums");
+		return forged(s, m->number, "the file is too short for its checksums");
 	hole = lseek(m->fd, (off_t)m->trailers, SEEK_HOLE);
 	if (hole >= 0 && (uint64_t)hole < end)
-		return memory_forged(s, m->number, "the file has holes");
+		return forged(s, m->number, "the file has holes");
 	err = memory_map_tables(s, m->fd, m->trailers, end - m->trailers, &ret->base, &ret->bytes,
 				&at);
 	if (err)
@@ -355,11 +349,20 @@ void memory_unmap_trailers(struct memory_trailers *t)
 int memory_describe(const struct segment *s, uint64_t number, struct shm_pool *ret)
 {
 	struct memory m;
-	int err = memory_open(s, number, false, &m);
+	uint32_t i;
+	int err = memory_open(s, number, false, &m), fd;
 
 	if (err < 0)
 		return err;
+	for (i = 1; err == 0 && i < m.files; i++) {
+		fd = memory_open_range(s, &m, i);
+		err = MIN(fd, 0);
+		if (fd >= 0)
+			fd_close(fd);
+	}
 	memory_close(&m);
+	if (err < 0)
+		return err;
 	*ret = (struct shm_pool){
 		.kind = m.kind,
 		.range = m.slots,

@@ -36,22 +36,27 @@ uint64_t memory_suffix_number(const char *suffix);
 /* Read header and runs of a file, ready or not, and check their sum: 0, -EBADMSG. */
 int memory_read_header(int fd, struct shm_memory *h, struct shm_run run[SHM_RUNS]);
 void memory_read_entry(int fd, uint32_t nruns, uint32_t i, struct shm_part *ret);
-int memory_forged(const struct segment *s, uint64_t number, const char *why); /* -EBADMSG */
-int memory_gone(const struct segment *s, uint64_t number);                    /* -ESTALE */
+/* -EBADMSG and -ESTALE, of a file of that memory. */
+int memory_forged(const struct segment *s, uint64_t number, uint32_t file, const char *why);
+int memory_gone(const struct segment *s, uint64_t number, uint32_t file);
 
 /* ---- images.c ---- */
 
 /* The kernel has one lock for all pages of a file, and threads that make pages wait for each other
- * there.  So images of more bytes than this are in several files.  Tests make it smaller. */
+ * there.  So images are in several files, of at least so many bytes each.  Tests make it smaller. */
 extern uint64_t memory_cut;
-/* The number of files for so many bytes. */
+/* The number of files for so many bytes: 1 to SHM_FILES. */
 uint32_t memory_files_for(uint64_t images_bytes);
 /* Has each of so many files bytes of these images? */
 bool memory_files_fit(uint64_t images_bytes, uint32_t files);
 /* The images in file i of m->files: their place in the file and their bytes.  fd is -1, except of
  * the file itself. */
 struct segment_range memory_range(const struct memory *m, uint32_t i);
-void memory_further_suffix(uint64_t number, uint32_t i, char ret[MEMORY_SUFFIX]);
+/* Of file i; 0: the file itself. */
+void memory_file_suffix(uint64_t number, uint32_t i, char ret[MEMORY_SUFFIX]);
+/* Open range i's file, and check its owner and extent: a descriptor, m->fd for images in the file
+ * itself; -ESTALE, -EBADMSG. */
+int memory_open_range(const struct segment *s, const struct memory *m, uint32_t i);
 bool memory_is_further(const char *suffix);
 /* Has that file, of range i, all that it should have?  -EBADMSG. */
 int memory_check_extent(const struct segment *s, const struct memory *m, uint32_t i, int fd);
@@ -79,7 +84,5 @@ int memory_make_pages(const struct segment *s, const struct memory *m,
 /* For segment_visit(): remove a file of memory, whether it is locked or not, and whatever it
  * contains. */
 int memory_remove_named(const struct segment *s, const char *suffix, void *arg);
-/* Remove the further files, as far as there are any. */
-int memory_remove_further(const struct segment *s, uint64_t number);
 
 #endif

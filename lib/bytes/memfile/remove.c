@@ -74,37 +74,43 @@ static bool is_named(const struct segment *s, uint64_t number)
 
 /* ---- removing ---- */
 
-int memory_remove_further(const struct segment *s, uint64_t number)
+static int remove_further(const struct segment *s, uint64_t number)
 {
 	char suffix[MEMORY_SUFFIX];
 	uint32_t i;
 	int err = 0;
 
-	for (i = 1; err == 0 && i < SHM_FILES; i++) {
-		memory_further_suffix(number, i, suffix);
-		err = segment_remove_file(s, suffix);
+	for (i = 1; i < SHM_FILES; i++) {
+		int bad;
+
+		memory_file_suffix(number, i, suffix);
+		bad = segment_remove_file(s, suffix);
+		err = err ? err : bad;
 	}
 	return err;
 }
 
-/* The file itself goes last, since it leads to the others. */
+/* The file of huge pages goes before the file itself, which has its path.  The further files go
+ * behind it: a maker that finds the file's name gone once it has made them removes them.  If we die
+ * between, they are garbage without the file.  A file that somebody else has put in such a name
+ * keeps none of the others. */
 static int unlink_all(const struct segment *s, uint64_t number, int fd)
 {
 	char path[SEGMENT_PATH], suffix[MEMORY_SUFFIX];
 	struct shm_run run[SHM_RUNS];
 	struct shm_memory h;
 	struct shm_part part;
-	int err;
+	int err, bad;
 
 	if (fd >= 0 && !memory_read_header(fd, &h, run) && !h.images && h.images_bytes) {
 		memory_read_entry(fd, h.nruns, 0, &part);
 		if (!memory_huge_path(s, number, &part, path))
 			unlink(path);
 	}
-	if ((err = memory_remove_further(s, number)) < 0)
-		return err;
 	memory_suffix(number, suffix);
-	return segment_remove_file(s, suffix);
+	err = segment_remove_file(s, suffix);
+	bad = remove_further(s, number);
+	return err ? err : bad;
 }
 
 static int open_memory(const struct segment *s, uint64_t number)
@@ -185,18 +191,19 @@ static bool is_garbage(const struct segment *s, uint64_t number, int fd)
 	return is_ours(s, known ? &h : NULL) && !is_named(s, number);
 }
 
-/* A further file is made after the file itself, and removed before it. */
-static void sweep_further(const struct segment *s, const char *suffix)
+/* A further file is made behind the file itself.  So it is garbage if that file is not there. */
+static bool is_left_over(const struct segment *s, const char *suffix)
 {
 	char of[MEMORY_SUFFIX] = "";
 	int fd;
 
+	if (!memory_is_further(suffix))
+		return false;
 	memcpy(of, suffix, MEMORY_OWN);
 	fd = segment_open_file(s, of, O_RDONLY);
-	if (fd == -ENOENT)
-		segment_remove_file(s, suffix);
-	else if (fd >= 0)
+	if (fd >= 0)
 		fd_close(fd);
+	return fd == -ENOENT;
 }
 
 static int sweep(const struct segment *s, const char *suffix, void *arg)
@@ -205,8 +212,8 @@ static int sweep(const struct segment *s, const char *suffix, void *arg)
 	int fd;
 
 	(void)arg;
-	if (memory_is_further(suffix))
-		sweep_further(s, suffix);
+	if (is_left_over(s, suffix))
+		segment_remove_file(s, suffix);
 	if (!number || (fd = open_memory(s, number)) < 0)
 		return 0;
 	if (is_garbage(s, number, fd) && segment_is_named(s, suffix, fd))
@@ -227,7 +234,7 @@ static int find_unnamed(const struct segment *s, const char *suffix, void *arg)
 	uint64_t number = memory_suffix_number(suffix);
 	bool *found = arg;
 
-	if (number && !memory_is_of_pool(s, number))
+	if ((number && !memory_is_of_pool(s, number)) || is_left_over(s, suffix))
 		*found = true;
 	return 0;
 }

@@ -77,6 +77,8 @@ bool pool_memory_maker_died(struct writer *w, uint32_t peer)
 	return lock_test(w->lock_fd, LOCK_PEER(peer)) == 0;
 }
 
+/* Further files of its images may have gone alone, by hands.  gpc_check() and each process that maps
+ * them says so. */
 bool pool_memory_is_lost(struct writer *w, uint64_t memory)
 {
 	char suffix[24], path[SEGMENT_PATH];
