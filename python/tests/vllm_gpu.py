@@ -136,7 +136,9 @@ class Engine:
             return 0, 0, True
         slots = self.m.prepare_load(found, ctx)
         blocks = list(range(first, first + len(found)))
+        since = time.perf_counter()
         good = self.finish(self.submit(False, blocks, slots))
+        self.took = 1e3 * (time.perf_counter() - since)      # ms of the job
         self.m.complete_load(set(found), ctx)
         self.m.on_schedule_end(None)
         return len(found), self.wrong(blocks, found), good
@@ -352,12 +354,6 @@ e.stored(beside_keys)
 # ---- before slots are registered, meanwhile, and the end in the middle ----
 
 
-def timed_load(engine, text):
-    since = time.perf_counter()
-    got = engine.load(text, CHUNKS)
-    return got, 1e3 * (time.perf_counter() - since)
-
-
 def kernel():
     """Milliseconds of one that is small, from its launch to its end."""
     since = time.perf_counter()
@@ -373,9 +369,10 @@ fcntl.flock(turn, fcntl.LOCK_EX)         # nobody's slots are registered
 early = Engine()
 early.wipe()
 early.load("beside", CHUNKS)             # it attaches
-got, before = timed_load(early, "beside")
-is_(got, (CHUNKS, 0, True), "a load before its slots are registered: every page is right")
-is_(sum(r.registered() for r in registrations(early)), 0, "none is")
+is_(early.load("beside", CHUNKS), (CHUNKS, 0, True), "a load before slots are registered: every page is right")
+before = early.took
+is_({i for r in registrations(early) for i, s in enumerate(r.states) if s != register.NEW} -
+    {s // r.each for r in registrations(early) for s in beside_slots.store_spec.block_ids}, set(), "none is but those of the load")
 keys, blocks, out = early.store("early", CHUNKS)
 early.fill(blocks, keys)
 ok(early.finish(early.submit(True, blocks, out.store_spec)), "and a store")
@@ -385,17 +382,15 @@ fcntl.flock(turn, fcntl.LOCK_UN)
 meanwhile, good, kernels = [], True, []
 while any(r.running() for r in registrations(early)) or not meanwhile:
     early.wipe()
-    got, took = timed_load(early, "early")
-    good &= got == (CHUNKS, 0, True)
-    meanwhile.append(took)
+    good &= early.load("early", CHUNKS) == (CHUNKS, 0, True)
+    meanwhile.append(early.took)
     kernels += [kernel() for _ in range(20)]
 took_all = time.perf_counter() - since
 ok(good, f"{len(meanwhile)} loads while they are registered")
 early.wipe()
-got, after = timed_load(early, "early")
-is_(got, (CHUNKS, 0, True), "and one when all are")
+is_(early.load("early", CHUNKS), (CHUNKS, 0, True), "and one when all are")
 print(f"# a load of {CHUNKS} blocks: {before:.1f} ms before slots are registered, {median(meanwhile):.1f} ({max(meanwhile):.1f} at most) "
-      f"meanwhile, {after:.1f} when all are; {await_registered(early) >> 20} MiB in {took_all:.2f} s, in pieces of {register.PIECE >> 20} MiB, rest {register.REST:g}")
+      f"meanwhile, {early.took:.1f} when all are; {await_registered(early) >> 20} MiB in {took_all:.2f} s, in pieces of {register.PIECE >> 20} MiB, rest {register.REST:g}")
 alone = [kernel() for _ in range(200)]
 print(f"# a small kernel and its end: {sum(kernels) / len(kernels):.3f} ms ({median(kernels):.3f} median, {max(kernels):.3f} at most) while "
       f"slots are registered, {sum(alone) / len(alone):.3f} ({median(alone):.3f}, {max(alone):.3f}) afterwards")
