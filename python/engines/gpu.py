@@ -542,12 +542,12 @@ async def sleep(run):
 # ---- the start ----
 
 async def begun(run, fleet, of, name, seed):
-    """An engine, the seconds of its start, and those to the end of its first token."""
+    """An engine, the seconds until vLLM is imported, to the end of its start and to its first token."""
     since = time.monotonic()
     (e,) = await fleet.add(of, [name])
     ready = time.monotonic()
     first = await e.generate([[seed, run.a.idle_tokens]], 16, 3)
-    return e, {"start_s": ready - since, "first_token_s": first["first"] - since, "first_ttft": first["ttft"]}
+    return e, {"imported_s": e.imported - since, "start_s": ready - since, "first_token_s": first["first"] - since, "first_ttft": first["ttft"]}
 
 
 async def pairs(run, both, seeds, on=None):
@@ -641,6 +641,13 @@ async def start(run):
 WHEN = {"made": "while memory is made", "meanwhile": "while slots are registered", "after": "afterwards"}
 
 
+def behind_imports(x, what):
+    """Both engines import the same programs first, and nothing of gpc.  Two that start together differ by seconds in that, so
+    the mean of both counts."""
+    both = (x["gpc"]["imported_s"] + x["none"]["imported_s"]) / 2
+    return (both + x["gpc"][what] - x["gpc"]["imported_s"]) / (both + x["none"][what] - x["none"]["imported_s"])
+
+
 def show_start(run, raw):
     rows, marks = [], []
     for kind, some in raw.items():
@@ -651,9 +658,11 @@ def show_start(run, raw):
             rows.append([who + ", which " + kind + " its cache" if who == "gpc" else who + ", beside it", len(some),
                          *(number(median([x[who][f] for x in some]), 2) for f in ("start_s", "first_token_s")),
                          *(ms(x) for x in (median([x[who]["first_ttft"] for x in some]), median(ttft["made"]), median(ttft["meanwhile"]),
-                                           median(ttft["after"]), max(ttft["meanwhile"])))])
-        for f in ("start_s", "first_token_s", "first_ttft"):
-            marks.append([f"{f}, which {kind} its cache", number(median([x["gpc"][f] / x["none"][f] for x in some])), "<= 1.1"])
+                                           median(ttft["after"]), max(ttft["meanwhile"], default=None)))])
+        for f in ("start_s", "first_token_s"):
+            marks.append([f"{f}, which {kind} its cache", number(median([x["gpc"][f] / x["none"][f] for x in some])), "-"])
+            marks.append(["... with the mean of both until vLLM is imported", number(median([behind_imports(x, f) for x in some])), "<= 1.1"])
+        marks.append([f"first_ttft, which {kind} its cache", number(median([x["gpc"]["first_ttft"] / x["none"]["first_ttft"] for x in some])), "<= 1.1"])
         for when, wanted in (("made", "-"), ("meanwhile", "<= 1.1"), ("after", "-")):
             both = [t for x in some for t in x[when]]
             if both:

@@ -190,6 +190,7 @@ class Engine:
         ready = self.waiting[0] = asyncio.get_running_loop().create_future()
         self.reading = asyncio.create_task(self._read(reader))
         told = await asyncio.wait_for(ready, max(1, self.clock.left()))
+        self.imported = told["imported"]
         self.clock.say(f"{self.name}: started in {told['seconds']} s")
         return self
 

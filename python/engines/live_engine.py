@@ -138,13 +138,14 @@ async def main():
     try:
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
+        imported = time.monotonic()      # nothing of a connector yet
         llm = AsyncLLM.from_engine_args(AsyncEngineArgs(worker_extension_cls="live_engine.Extension", **options))
         if seed is not None:
             await llm.collective_rpc("random_weights", args=(seed,))
     except BaseException as e:
         say(id=0, error=f"{type(e).__name__}: {e}"[:2000], trace=traceback.format_exc()[-3000:])
         raise
-    say(id=0, seconds=round(time.monotonic() - since, 1))
+    say(id=0, seconds=round(time.monotonic() - since, 1), imported=imported)
     served = Served(llm, vocabulary, say)
     reader = asyncio.StreamReader(limit=1 << 26)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
