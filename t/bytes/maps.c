@@ -274,16 +274,9 @@ enum { W_RAM, W_VRAM };
 
 static const uint8_t host_uuid[16];
 
-static bool is_mine(void *arg, uint64_t number)
-{
-	(void)arg;
-	(void)number;
-	return false;
-}
-
 static int used(gpc *c)
 {
-	return memory_find_used(&c->seg, host_uuid, is_mine, NULL);
+	return memory_find_used(&c->seg, host_uuid);
 }
 
 static int writer(int how)

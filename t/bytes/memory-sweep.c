@@ -29,22 +29,6 @@ int __wrap_lock_try(int fd, uint64_t byte)
 
 /* ---- locks, and what is swept ---- */
 
-static bool is_mine(void *arg, uint64_t number)
-{
-	return *(bool *)arg && number;
-}
-
-/* mine: the caller has made all memory itself */
-static uint64_t used_of_maker(const uint8_t uuid[16], bool mine)
-{
-	return memory_find_used(s, uuid, is_mine, &mine);
-}
-
-static uint64_t used_of(const uint8_t uuid[16])
-{
-	return used_of_maker(uuid, false);
-}
-
 static void test_sweep(void)
 {
 	struct memory k = make(GPC_RAM), v;
@@ -75,21 +59,18 @@ static void test_sweep(void)
 	memory_close(&k);
 	memory_sweep(s);
 	ok(is_there(k.number), "stays without a pool");
-	ok(used_of(k.uuid) == k.number, "and is found as used");
-	is_int(used_of(k.fingerprint), 0, "on its device alone");
+	ok(memory_find_used(s, k.uuid) == k.number, "and is found as used");
+	is_int(memory_find_used(s, k.fingerprint), 0, "on its device alone");
 	m.pool[1].state = POOL_READY;
 	m.pool[1].memory = k.number;
-	is_int(used_of(k.uuid), 0, "not if a pool has it");
-	m.pool[1].state = POOL_DRAINING;
-	ok(used_of(k.uuid) == k.number, "but if that pool is about to go");
-	is_int(used_of_maker(k.uuid, true), 0, "unless it is the caller's own");
+	is_int(memory_find_used(s, k.uuid), 0, "not if a pool has it");
 	m.pool[1].state = POOL_FREE;
 	memory_close(&v);
-	is_int(used_of(k.uuid), 0, "nor when it is used no more");
+	is_int(memory_find_used(s, k.uuid), 0, "nor when it is used no more");
 	memory_sweep(s);
 	ok(!is_there(k.number), "then it goes");
 	k = make(GPC_VRAM);
-	is_int(used_of(k.uuid), 0, "VRAM in the making is not used yet");
+	is_int(memory_find_used(s, k.uuid), 0, "VRAM in the making is not used yet");
 	memory_close(&k);
 	memory_sweep(s);
 	is_int(memory_files(), 0, "a maker that gave up leaves nothing");

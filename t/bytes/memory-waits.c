@@ -69,32 +69,8 @@ static void hear(void *arg, int level, const char *text)
 	snprintf(said.text, sizeof(said.text), "%s", text);
 }
 
-static void maps(gpc *d)
-{
-	uint64_t bytes;
-	void *base;
-
-	must(gpc_pool_map(d, 0, 0, &base, &bytes));
-}
-
-static void maps_and_reserves(gpc *d)
-{
-	gpc_block b;
-
-	maps(d);
-	must(gpc_reserve(d, 0, 1, &b, NULL, 0, 5000));
-}
-
-static void makes(gpc *d)
-{
-	struct gpc_pool p = pool_with(GPC_VRAM, BLOCKS, 1);
-	struct gpc_memory m = memory_of(BLOCK);
-
-	must(gpc_pool_make(d, &p, &m, -1));
-}
-
-/* A process that does that, says so, and sleeps. */
-static pid_t child(gpc *c, void (*does)(gpc *d))
+/* A process that maps pool 0, says so, and sleeps. */
+static pid_t importer(gpc *c)
 {
 	int ends[2];
 	pid_t pid;
@@ -103,17 +79,20 @@ static pid_t child(gpc *c, void (*does)(gpc *d))
 	if (pipe(ends) || (pid = fork()) < 0)
 		bail("no process");
 	if (!pid) {
+		uint64_t bytes;
+		void *base;
+
 		must(gpc_close(c));
-		does(cache_attach(0, 0));
+		must(gpc_pool_map(cache_attach(0, 0), 0, 0, &base, &bytes));
 		if (write(ends[1], "x", 1) != 1)
 			_exit(1);
 		for (;;)
 			pause();
 	}
-	close(ends[1]);
 	if (read(ends[0], &byte, 1) != 1)
-		bail("it has ended");
+		bail("nothing was mapped");
 	close(ends[0]);
+	close(ends[1]);
 	return pid;
 }
 
@@ -128,7 +107,7 @@ static void test_who(void)
 
 	c = new_cache(&opt);
 	must(gpc_pool_make(c, &p, &m, -1));
-	pid = child(c, maps);
+	pid = importer(c);
 	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 5000));
 	snprintf(words, sizeof(words), "process %d has memory of a former pool of host", (int)pid);
 	p = pool_with(GPC_VRAM, BLOCKS, 1);
@@ -145,59 +124,10 @@ static void test_who(void)
 	cache_end(c);
 }
 
-/* The pool of a dead process stays as long as another one has reserved a block of it.  Its memory is
- * that of a former pool from the first moment on. */
-static void test_ending(void)
-{
-	struct gpc_pool p = pool_with(GPC_VRAM, BLOCKS, 1);
-	struct gpc_memory m = memory_of(BLOCK);
-	pid_t owner, pid;
-	gpc *c;
-
-	c = new_cache(NULL);
-	owner = child(c, makes);
-	pid = child(c, maps_and_reserves);
-	kill(owner, SIGKILL);
-	waitpid(owner, NULL, 0);
-	while (gpc_pool_get(c, 0, &p) == 0)
-		usleep(1000);
-	p = pool_with(GPC_VRAM, BLOCKS, 1);
-	refused(gpc_pool_make(c, &p, &m, 0), EAGAIN,
-		"another process has the memory of a pool that goes");
-	ok(strstr(gpc_last_error(), "of a former pool of host"), "as is said: %s",
-	   gpc_last_error());
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	ok(gpc_pool_make(c, &p, &m, 5000) >= 0, "made when that process has ended");
-	clean(c, "the pool of a dead process");
-	cache_end(c);
-}
-
-/* Its own memory, of a pool that goes, is nothing that a process waits for. */
-static void test_own_ending(void)
-{
-	struct gpc_pool p = pool_with(GPC_VRAM, BLOCKS, 1);
-	struct gpc_memory m = memory_of(BLOCK);
-	gpc_block b;
-	gpc *c;
-
-	c = new_cache(NULL);
-	must(gpc_pool_make(c, &p, &m, -1));
-	is_int(gpc_reserve(c, 0, 1, &b, NULL, 0, 5000), 1, "a block is reserved");
-	is_int(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 0), 1, "which keeps the pool");
-	p = pool_with(GPC_VRAM, BLOCKS, 1);
-	is_int(gpc_pool_make(c, &p, &m, 0), 1, "its owner makes the next one");
-	must(gpc_release(c, &b, 1));
-	clean(c, "its own pool");
-	cache_end(c);
-}
-
 static int body(void)
 {
 	test_own_maps();
 	test_who();
-	test_ending();
-	test_own_ending();
 	return done_testing();
 }
 

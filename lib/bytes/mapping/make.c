@@ -63,11 +63,6 @@ static bool is_dead_pool(const gpc *c, uint32_t pool, const uint8_t uuid[16])
 	       !segment_peer_alive(&c->seg, (uint32_t)p.owner);
 }
 
-static bool is_mine(void *c, uint64_t number)
-{
-	return map_is_made_here(c, number);
-}
-
 /* The GPU keeps memory of a dead process allocated as long as importers have it mapped.  Returns
  * the number of such memory, or 0. */
 static uint64_t find_in_use(gpc *c, const uint8_t uuid[16])
@@ -78,7 +73,7 @@ static uint64_t find_in_use(gpc *c, const uint8_t uuid[16])
 	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
 		if (is_dead_pool(c, i, uuid))
 			return load_relaxed(&seg_pool(&c->seg, i)->memory);
-	return memory_find_used(&c->seg, uuid, is_mine, c);
+	return memory_find_used(&c->seg, uuid);
 }
 
 static int still_used(gpc *c, const struct memory *m, uint64_t used, int error)

@@ -105,8 +105,6 @@ int map_sums(gpc *c, struct map *m, void **ret);
 /* The number of a former pool of this device whose memory a handle of this process, the maker's
  * own included, still has by gpc_pool_map; or -1. */
 int map_find_stale(gpc *c, const uint8_t uuid[16]);
-/* Has a handle of this process made that memory, and mapped it? */
-bool map_is_made_here(gpc *c, uint64_t number);
 /* Unmap stale and unused maps.  It is called by calls that are slow in any case, and by the
  * thread. */
 void map_sweep(gpc *c);

@@ -35,19 +35,8 @@ static int find_stale(gpc *h, const uint8_t uuid[16])
 	return pool;
 }
 
-static int find_made(gpc *h, uint64_t number)
-{
-	const struct map *m;
-
-	for (m = h->maps->first; m; m = m->next)
-		if (m->made && m->memory.number == number)
-			return (int)m->pool;
-	return -1;
-}
-
-/* The first pool that a handle of this process on the same cache finds, or -1.  Another handle whose
- * lock is taken is passed over, since the waiting thread looks again. */
-static int find_in_process(gpc *c, const uint8_t *uuid, uint64_t number)
+/* Another handle whose lock is taken is passed over, since the waiting thread looks again. */
+int map_find_stale(gpc *c, const uint8_t uuid[16])
 {
 	int pool = -1;
 	gpc *h;
@@ -57,21 +46,11 @@ static int find_in_process(gpc *c, const uint8_t *uuid, uint64_t number)
 		    memcmp(h->seg.header.id, c->seg.header.id, sizeof(c->seg.header.id)) ||
 		    pthread_mutex_trylock(&h->maps->lock))
 			continue;
-		pool = uuid ? find_stale(h, uuid) : find_made(h, number);
+		pool = find_stale(h, uuid);
 		pthread_mutex_unlock(&h->maps->lock);
 	}
 	fork_release();
 	return pool;
-}
-
-int map_find_stale(gpc *c, const uint8_t uuid[16])
-{
-	return find_in_process(c, uuid, 0);
-}
-
-bool map_is_made_here(gpc *c, uint64_t number)
-{
-	return find_in_process(c, NULL, number) >= 0;
 }
 
 static int caller_get(gpc *c, uint32_t pool, uint32_t part, struct map **ret)

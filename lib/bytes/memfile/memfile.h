@@ -132,9 +132,7 @@ bool memory_is_of_pool(const struct segment *s, uint64_t number);
 /* Is there a file that no pool names?  A sweep would look at it, even if a process has it open. */
 bool memory_find_unnamed(const struct segment *s);
 /* Is there a file of VRAM of this device that no pool names any more, and that is still locked as
- * used?  Then some process has that memory mapped.  Returns its number; else 0.  A pool that is about
- * to go counts as gone, unless its memory is mine(). */
-uint64_t memory_find_used(const struct segment *s, const uint8_t uuid[16],
-			  bool (*mine)(void *arg, uint64_t number), void *arg);
+ * used?  Then some process has that memory mapped.  Returns its number; else 0. */
+uint64_t memory_find_used(const struct segment *s, const uint8_t uuid[16]);
 
 #endif

@@ -36,8 +36,7 @@ static bool seat_names(const struct segment *s, uint32_t peer, uint64_t number)
 	return named == number && head != tail;
 }
 
-/* ending: also if it is about to go */
-static bool pool_names(const struct segment *s, uint32_t pool, uint64_t number, bool ending)
+static bool pool_names(const struct segment *s, uint32_t pool, uint64_t number)
 {
 	uint64_t at = s->at.pool + (uint64_t)pool * sizeof(struct shm_pool), named;
 	struct {
@@ -46,26 +45,21 @@ static bool pool_names(const struct segment *s, uint32_t pool, uint64_t number, 
 
 	seg_peek_index(s, at, &now, sizeof(now));
 	seg_peek_index(s, at + offsetof(struct shm_pool, memory), &named, sizeof(named));
-	return named == number && (ending ? now.state != POOL_FREE : now.state == POOL_READY);
-}
-
-static bool is_of_pool(const struct segment *s, uint64_t number, bool ending)
-{
-	uint32_t i;
-
-	for (i = 0; i < s->header.geometry.max_pools; i++)
-		if (pool_names(s, i, number, ending))
-			return true;
-	return false;
+	return now.state != POOL_FREE && named == number;
 }
 
 bool memory_is_of_pool(const struct segment *s, uint64_t number)
 {
-	return is_of_pool(s, number, true);
+	uint32_t i;
+
+	for (i = 0; i < s->header.geometry.max_pools; i++)
+		if (pool_names(s, i, number))
+			return true;
+	return false;
 }
 
 /* The seats are read first: a command that is done by then has its pool. */
-static bool is_named(const struct segment *s, uint64_t number, bool ending)
+static bool is_named(const struct segment *s, uint64_t number)
 {
 	uint32_t i;
 
@@ -75,7 +69,7 @@ static bool is_named(const struct segment *s, uint64_t number, bool ending)
 		if (seat_names(s, i, number))
 			return true;
 	order_fence();
-	return is_of_pool(s, number, ending);
+	return memory_is_of_pool(s, number);
 }
 
 /* ---- removing ---- */
@@ -194,7 +188,7 @@ static bool is_garbage(const struct segment *s, uint64_t number, int fd)
 	known = memory_read_header(fd, &h, run) == 0;
 	if (lock_try(fd, MEMORY_LOCK_USED) < 0 && known && h.kind == GPC_VRAM)
 		return false;
-	return is_ours(s, known ? &h : NULL) && !is_named(s, number, true);
+	return is_ours(s, known ? &h : NULL) && !is_named(s, number);
 }
 
 /* A further file is made behind the file itself.  So it is garbage if that file is not there. */
@@ -255,8 +249,6 @@ bool memory_find_unnamed(const struct segment *s)
 
 struct used {
 	const uint8_t *uuid;
-	bool (*mine)(void *arg, uint64_t number);
-	void *arg;
 	uint64_t found;
 };
 
@@ -272,17 +264,15 @@ static int find_used(const struct segment *s, const char *suffix, void *arg)
 		return 0;
 	if (!memory_read_header(fd, &h, run) && h.kind == GPC_VRAM &&
 	    !memcmp(h.uuid, u->uuid, sizeof(h.uuid)) && lock_test(fd, MEMORY_LOCK_MADE) == 0 &&
-	    lock_test(fd, MEMORY_LOCK_USED) == 1 && is_ours(s, &h) && !is_named(s, number, false) &&
-	    !(memory_is_of_pool(s, number) && u->mine(u->arg, number)))
+	    lock_test(fd, MEMORY_LOCK_USED) == 1 && is_ours(s, &h) && !is_named(s, number))
 		u->found = number;
 	fd_close(fd);
 	return 0;
 }
 
-uint64_t memory_find_used(const struct segment *s, const uint8_t uuid[16],
-			  bool (*mine)(void *arg, uint64_t number), void *arg)
+uint64_t memory_find_used(const struct segment *s, const uint8_t uuid[16])
 {
-	struct used u = { .uuid = uuid, .mine = mine, .arg = arg };
+	struct used u = { .uuid = uuid };
 
 	segment_visit(s, find_used, &u);
 	return u.found;
