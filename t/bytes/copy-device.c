@@ -5,6 +5,7 @@
  * Tests: lib/bytes/payload/copy.c lib/bytes/device/cuda_bytes.c lib/bytes/device/cuda_memory.c */
 #include "t/lib/crew.h"
 #include "t/lib/devices.h"
+#include "index/peer/handle.h"
 
 #include <poll.h>
 
@@ -215,7 +216,6 @@ static int keeper(int me)
 static int other(int me)
 {
 	struct gpc_pool_memory seen = { .size = sizeof(seen) };
-	struct gpc_pool p = { .size = sizeof(p) };
 	uint64_t seed = 2, bytes;
 	gpc *c = crew_attach("other");
 	void *base;
@@ -231,8 +231,10 @@ static int other(int me)
 	must_be(gpc_pool_map(c, (int)count_of(N_NEAR), 0, &base, &bytes), 0);
 	crew_open(GATE_MAPPED);
 	crew_wait(GATE_DEAD, 1);
-	while (gpc_pool_get(c, (int)count_of(N_NEAR), &p) >= 0)
-		usleep(1000); /* the writer has yet to see that its owner is dead */
+	/* the writer has yet to see that its owner is dead, and a pool that is about to go is no
+	 * former one yet */
+	while (load_acquire(&seg_pool(&c->seg, count_of(N_NEAR))->state) != POOL_FREE)
+		usleep(1000);
 	/* held by gpc_pool_map: nobody may allocate before it is unmapped */
 	n = make_vram(c, 1, -1);
 	need(n == -ESTALE, "make while memory of the dead is mapped: %d, %s", n, gpc_last_error());
