@@ -371,6 +371,7 @@ lib_look_sources = \
 	%reldir%/look/check_transfer.c \
 	%reldir%/look/claims.c \
 	%reldir%/look/slow.c \
+	%reldir%/look/fold.h \
 	%reldir%/look/inspect.c \
 	%reldir%/look/inspect.h \
 	%reldir%/look/meter.c \

@@ -226,6 +226,7 @@ t_programs = \
 	%reldir%/bytes/seals.t \
 	%reldir%/bytes/sums-forged.t \
 	%reldir%/look/stats.t \
+	%reldir%/look/stats-fold.t \
 	%reldir%/index/counts.t \
 	%reldir%/bytes/low-descriptors.t \
 	%reldir%/index/read-only.t \
@@ -711,6 +712,7 @@ endif
 # a plugin that does not return is lost sooner; rounds of its thread are counted
 %canon_reldir%_tiers_store_lost_t_LDFLAGS = -Wl,--wrap=remote_open,--wrap=store_lanes_look,--wrap=remote_tick
 # where an image is read into
+%canon_reldir%_look_stats_fold_t_LDFLAGS = -Wl,--wrap=segment_peer_alive
 %canon_reldir%_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
 # nothing can be removed from a store, and writes stand still
 %canon_reldir%_tiers_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put

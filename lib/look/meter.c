@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meter.c - histograms, for their readers.
- * Tests: t/bytes/histograms.t */
+ * Tests: t/look/stats-fold.t t/bytes/histograms.t */
 #include "config.h"
 
+#include "look/fold.h"
 #include "look/inspect.h"
 #include "gpc_look.h"
 #include "index/segment/meter.h"
 
 #include <errno.h>
 #include <string.h>
-
-#define STABLE_TRIES 64 /* tries while seats are folded */
 
 _Static_assert(SHM_CELLS <= ARRAY_SIZE(((struct gpc_histogram *)0)->cell), "cells");
 
@@ -39,30 +38,21 @@ static void add_seat(const struct segment *s, uint32_t peer, struct shm_histogra
 	add(to, &h);
 }
 
-/* The sum of one moment: no seat was folded meanwhile; or a seat that is being folded is left out,
- * since the saved sum has it.  Pairs with (q) of index/table/meter.c. */
 static void sum_round_trips(const struct segment *s, struct shm_histogram *ret)
 {
-	struct {
-		uint64_t folds, folding;
-	} before, after;
-	uint32_t i, tries = 0;
-	bool odd;
+	struct fold f = { 0 };
+	uint32_t i;
 
 	do {
-		peek_meter(s, offsetof(struct shm_meter, folds), &before, sizeof(before));
-		order_fence();
-		odd = before.folds & 1;
+		fold_begin(s, &f);
 		peek_meter(s,
-			   odd ? offsetof(struct shm_meter, folded)
-			       : offsetof(struct shm_meter, round_trip),
+			   fold_is_saved(&f) ? offsetof(struct shm_meter, folded)
+					     : offsetof(struct shm_meter, round_trip),
 			   ret, sizeof(*ret));
 		for (i = 0; i < s->header.geometry.max_peers; i++)
-			if (!odd || i != before.folding)
+			if (fold_has(&f, i))
 				add_seat(s, i, ret);
-		order_fence();
-		peek_meter(s, offsetof(struct shm_meter, folds), &after, sizeof(after));
-	} while (before.folds != after.folds && ++tries < STABLE_TRIES);
+	} while (fold_again(s, &f));
 }
 
 static int round_trips_of(const gpc *c, int peer, struct shm_histogram *ret)

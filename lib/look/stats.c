@@ -3,15 +3,16 @@
  *
  * Each counter is kept by one process: a peer keeps its own in its seat, and the writer keeps
  * those in the peer's tally.  A reader adds them up.  When a seat is given up, the writer folds
- * its counters into state.past, so sums never fall.
- * Tests: t/look/rates.t t/look/stats.t t/look/hits-told.t t/look/feed-walk.t t/index/balance.t
- *   t/index/refs-held.t */
+ * its counters into state.past (fold.h), so sums never fall, and no count is in one twice.
+ * Tests: t/look/rates.t t/look/stats.t t/look/hits-told.t t/look/stats-fold.t t/look/feed-walk.t
+ *   t/index/balance.t */
 #include "config.h"
 
 #include "gpc_look.h"
 #include "index/segment/descriptor.h"
 #include "index/segment/hooks.h"
 #include "index/segment/lockfile.h"
+#include "look/fold.h"
 #include "look/inspect.h"
 #include "index/peer/companion.h"
 #include "index/segment/files.h"
@@ -222,8 +223,7 @@ static uint64_t transfers_of(const struct segment *s, uint32_t peer)
 	return n;
 }
 
-static void add_seat(const struct segment *s, uint32_t peer, const struct inspect_peer *p,
-		     uint64_t mine, struct gpc_stats *st)
+static void add_counts(const struct inspect_peer *p, struct gpc_stats *st)
 {
 	const struct shm_seat *seat = &p->seat;
 	const struct shm_tally *tally = &p->tally;
@@ -249,6 +249,15 @@ static void add_seat(const struct segment *s, uint32_t peer, const struct inspec
 	st->commands += tally->commands;
 	st->fetched_bytes += tally->fetched_bytes;
 	st->spilled_bytes += tally->spilled_bytes;
+}
+
+/* The state of the seat now, which goes with it. */
+static void add_seat(const struct segment *s, uint32_t peer, const struct inspect_peer *p,
+		     uint64_t mine, struct gpc_stats *st)
+{
+	const struct shm_seat *seat = &p->seat;
+	const struct shm_tally *tally = &p->tally;
+
 	st->pending += MIN(seat->head - seat->tail, SHM_RING);
 	st->refs += seat->refs;
 	st->reserved += tally->reserved;
@@ -259,10 +268,8 @@ static void add_seat(const struct segment *s, uint32_t peer, const struct inspec
 	st->alive |= p->alive;
 }
 
-static void add_past(const struct shm_state *state, struct gpc_stats *st)
+static void add_past(const struct shm_past *past, struct gpc_stats *st)
 {
-	const struct shm_past *past = &state->past;
-
 	st->lookups += past->lookups;
 	st->hit_vram += past->hit_vram;
 	st->hit_ram += past->hit_ram;
@@ -284,9 +291,15 @@ static void add_past(const struct shm_state *state, struct gpc_stats *st)
 	st->commands += past->commands;
 	st->fetched_bytes += past->fetched_bytes;
 	st->spilled_bytes += past->spilled_bytes;
-	st->relocated = state->relocated;
-	st->no_bucket = state->no_bucket;
-	st->aliases = state->aliases;
+}
+
+static void past_of(const struct segment *s, const struct fold *f, struct shm_past *ret)
+{
+	seg_peek_index(s,
+		       s->at.state + (fold_is_saved(f)
+					      ? SHM_METER + offsetof(struct shm_meter, folded_past)
+					      : offsetof(struct shm_state, past)),
+		       ret, sizeof(*ret));
 }
 
 /* The numbers are those that the writer counts: see struct shm_pool.  Blocks that it counts in no
@@ -324,6 +337,7 @@ static int stats_of_peer(gpc *c, uint32_t peer, struct gpc_stats *st)
 	if (same_clock(p.seat.namespaces, mine))
 		st->start_time = p.seat.start_time;
 	seg_copy_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
+	add_counts(&p, st);
 	add_seat(&c->seg, peer, &p, mine, st);
 	st->left = !st->alive && p.seat.state == SEAT_LEFT;
 	st->leader =
@@ -333,17 +347,31 @@ static int stats_of_peer(gpc *c, uint32_t peer, struct gpc_stats *st)
 
 static void stats_of_all(gpc *c, struct gpc_stats *st)
 {
+	const struct gpc_stats none = *st;
 	uint64_t mine = my_namespaces(c);
 	const struct segment *s = &c->seg;
 	struct shm_state state;
 	struct inspect_peer p;
+	struct shm_past past;
+	struct fold f = { 0 };
 	uint32_t i;
 
-	for (i = 0; i < s->header.geometry.max_peers; i++)
-		if (inspect_peer(s, i, c->peer, &p))
-			add_seat(s, i, &p, mine, st);
+	do {
+		*st = none;
+		fold_begin(s, &f);
+		past_of(s, &f, &past);
+		add_past(&past, st);
+		for (i = 0; i < s->header.geometry.max_peers; i++)
+			if (inspect_peer(s, i, c->peer, &p)) {
+				add_seat(s, i, &p, mine, st);
+				if (fold_has(&f, i))
+					add_counts(&p, st);
+			}
+	} while (fold_again(s, &f));
 	seg_peek_state(s, &state);
-	add_past(&state, st);
+	st->relocated = state.relocated;
+	st->no_bucket = state.no_bucket;
+	st->aliases = state.aliases;
 	add_blocks(s, &state, st);
 }
 

@@ -34,10 +34,11 @@ struct shm_histogram {
 };
 _Static_assert(sizeof(struct shm_histogram) == 256, "histogram layout");
 
-/* w, r.  The writer folds the histogram of a seat that is given up into `round_trip`.  First it
- * stores the sum of both in `folded`.  Then an odd number in `folds` says that `folded` counts in
- * place of `round_trip` and the seat, until the seat has been cleared.  So a successor ends a fold that was begun,
- * or begins it anew, and counts nothing twice. */
+/* w, r.  The writer folds the histogram and the counters of a seat that is given up into
+ * `round_trip` and shm_state.past.  First it stores the sums of both in `folded` and `folded_past`.
+ * Then an odd number in `folds` says that these count in place of the others and of the seat, until
+ * the seat has been cleared.  So a successor ends a fold that was begun, or begins it anew, and
+ * nobody counts anything twice. */
 struct shm_meter {
 	uint64_t folds;   /* odd: a fold is under way */
 	uint64_t folding; /* ... of this seat */
@@ -55,7 +56,8 @@ struct shm_meter {
 	uint64_t copied_bytes[SHM_COPIES];
 	struct shm_histogram round_trip; /* short: as in the seats, for peers that have left */
 	struct shm_histogram folded;
-	uint64_t pad1[48];
+	struct shm_past folded_past;
+	uint64_t pad1[24];
 };
 _Static_assert(sizeof(struct shm_meter) == 3072, "meter layout");
 

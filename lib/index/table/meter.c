@@ -157,22 +157,65 @@ void meter_transfer(struct writer *w, uint32_t tiers, uint64_t begun_ns)
 
 /* ---- seats that are given up ---- */
 
+/* The counters of a seat, and of its tally, with their places in struct shm_past. */
+static const struct {
+	uint16_t past, from;
+	bool of_tally;
+} counts[] = {
+#define SEAT(name)                                                                      \
+	{                                                                               \
+		offsetof(struct shm_past, name), offsetof(struct shm_seat, name), false \
+	}
+#define TALLY(name)                                                                     \
+	{                                                                               \
+		offsetof(struct shm_past, name), offsetof(struct shm_tally, name), true \
+	}
+	SEAT(lookups),        SEAT(hit_vram),   SEAT(hit_ram),    SEAT(miss),
+	SEAT(hit_own),        SEAT(hit_disk),   SEAT(hit_store),  SEAT(stale_refs),
+	SEAT(ring_full),      TALLY(published), TALLY(duplicate), TALLY(evicted),
+	TALLY(demoted),       TALLY(promoted),  TALLY(dropped),   TALLY(fetched),
+	TALLY(spilled),       TALLY(bad),       TALLY(commands),  TALLY(fetched_bytes),
+	TALLY(spilled_bytes),
+#undef SEAT
+#undef TALLY
+};
+
+static uint64_t *count_of(struct writer *w, uint32_t peer, size_t i)
+{
+	uint8_t *at = counts[i].of_tally ? (uint8_t *)w_tally(w, peer)
+					 : (uint8_t *)seg_seat(&w->seg, peer);
+
+	return (uint64_t *)(at + counts[i].from);
+}
+
+static void store_words(uint64_t *to, const uint64_t *from, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		store_relaxed(&to[i], from ? from[i] : 0);
+}
+
+#define PAST_WORDS (sizeof(struct shm_past) / sizeof(uint64_t))
+
 /* The words that it reads stay as they are while the fold is under way, so a second run stores the
  * same. */
 static void end_fold(struct writer *w)
 {
 	struct shm_meter *m = seg_meter(&w->seg);
-	uint64_t seat = load_relaxed(&m->folding), *to = &m->round_trip.sum, *from = &m->folded.sum;
-	uint32_t i;
+	uint64_t seat = load_relaxed(&m->folding);
+	size_t i;
 
-	for (i = 0; i <= SHM_CELLS; i++)
-		store_relaxed(&to[i], from[i]);
-	if (seat < w->max_peers)
-		for (i = 0, to = &seg_seat(&w->seg, (uint32_t)seat)->round_trip.sum; i <= SHM_CELLS;
-		     i++)
-			store_relaxed(&to[i], 0);
-	/* (q) the sum and the empty seat are stored before the number that is even again.  Pairs
-	 * with look/meter.c.  Before it a successor does all of it once more. */
+	store_words(&m->round_trip.sum, &m->folded.sum, 1 + SHM_CELLS);
+	store_words(&w_state(w)->past.lookups, &m->folded_past.lookups, PAST_WORDS);
+	if (seat < w->max_peers) {
+		store_words(&seg_seat(&w->seg, (uint32_t)seat)->round_trip.sum, NULL,
+			    1 + SHM_CELLS);
+		for (i = 0; i < ARRAY_SIZE(counts); i++)
+			store_relaxed(count_of(w, (uint32_t)seat, i), 0);
+	}
+	/* (q) the sums and the empty seat are stored before the number that is even again.  Pairs
+	 * with look/fold.h.  Before it a successor does all of it once more. */
 	store_release(&m->folds, m->folds + 1);
 }
 
@@ -180,14 +223,19 @@ void meter_fold(struct writer *w, uint32_t peer)
 {
 	struct shm_meter *m = seg_meter(&w->seg);
 	const uint64_t *past = &m->round_trip.sum, *seat = &seg_seat(&w->seg, peer)->round_trip.sum;
-	uint64_t *to = &m->folded.sum;
-	uint32_t i;
+	uint64_t *to = &m->folded.sum, *sum;
+	size_t i;
 
-	order_stores(); /* the number that ended the last fold is stored before its sum goes */
+	order_stores(); /* the number that ended the last fold is stored before its sums go */
 	for (i = 0; i <= SHM_CELLS; i++)
 		store_relaxed(&to[i], past[i] + load_relaxed(&seat[i]));
+	store_words(&m->folded_past.lookups, &w_state(w)->past.lookups, PAST_WORDS);
+	for (i = 0; i < ARRAY_SIZE(counts); i++) {
+		sum = (uint64_t *)((uint8_t *)&m->folded_past + counts[i].past);
+		store_relaxed(sum, *sum + load_relaxed(count_of(w, peer, i)));
+	}
 	store_relaxed(&m->folding, peer);
-	/* (q) the sum is stored before the number that is odd.  Before it a successor begins
+	/* (q) the sums are stored before the number that is odd.  Before it a successor begins
 	 * anew. */
 	store_release(&m->folds, m->folds + 1);
 	order_stores(); /* ... and that number before counted values change */

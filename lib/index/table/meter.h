@@ -18,7 +18,7 @@ void meter_used(struct writer *w, uint64_t then, uint64_t stamp);
  * shm_meter.h. */
 void meter_copied(struct writer *w, uint32_t tiers, uint32_t record);
 void meter_transfer(struct writer *w, uint32_t tiers, uint64_t begun_ns);
-/* The histogram of a seat that is given up, before the seat is FREE. */
+/* The histogram and the counters of a seat that is given up, before the seat is FREE. */
 void meter_fold(struct writer *w, uint32_t peer);
 
 #endif

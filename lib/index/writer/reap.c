@@ -27,8 +27,8 @@
  *
  * Every step may be run again: a writer that dies here leaves the seat TAKEN, and the next
  * one starts over.  FREE is stored last.
- * Tests: t/index/left-in-seats.t t/index/companions.t t/index/fold-stores.t t/index/owner-dies.t
- *   t/index/waited-victim.t t/index/lost-peers.t */
+ * Tests: t/index/left-in-seats.t t/index/companions.t t/index/owner-dies.t
+ *   t/index/waited-victim.t t/index/lost-peers.t t/index/fold-stores.t */
 #include "config.h"
 
 #include "index/peer/companion.h"
@@ -108,43 +108,13 @@ static void kill_pools(struct writer *w, uint32_t peer, bool at_once)
 		}
 }
 
-/* Readers sum up these counters all the time, so each store is of a whole word. */
-static void fold(uint64_t *past, uint64_t *from)
-{
-	store_relaxed(past, *past + load_relaxed(from));
-	store_relaxed(from, 0);
-}
-
 /* Statistics outlive the peer. */
 static void fold_statistics(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
-	struct shm_tally *t = w_tally(w, peer);
-	struct shm_past *past = &w_state(w)->past;
 	uint32_t i;
 
 	meter_fold(w, peer);
-	fold(&past->lookups, &s->lookups);
-	fold(&past->hit_vram, &s->hit_vram);
-	fold(&past->hit_ram, &s->hit_ram);
-	fold(&past->miss, &s->miss);
-	fold(&past->hit_own, &s->hit_own);
-	fold(&past->hit_disk, &s->hit_disk);
-	fold(&past->hit_store, &s->hit_store);
-	fold(&past->published, &t->published);
-	fold(&past->duplicate, &t->duplicate);
-	fold(&past->evicted, &t->evicted);
-	fold(&past->demoted, &t->demoted);
-	fold(&past->promoted, &t->promoted);
-	fold(&past->dropped, &t->dropped);
-	fold(&past->fetched, &t->fetched);
-	fold(&past->spilled, &t->spilled);
-	fold(&past->bad, &t->bad);
-	fold(&past->commands, &t->commands);
-	fold(&past->fetched_bytes, &t->fetched_bytes);
-	fold(&past->spilled_bytes, &t->spilled_bytes);
-	fold(&past->stale_refs, &s->stale_refs);
-	fold(&past->ring_full, &s->ring_full);
 	store_relaxed(&s->back_waits, 0);
 	store_relaxed(&s->refs, 0);
 	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)
