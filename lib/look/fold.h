@@ -2,7 +2,7 @@
 /* fold.h - sums over all seats and over those that are given up, of one moment: no seat was folded
  * meanwhile; or the seat that is being folded is left out, since the saved sum has it.
  *
- *   struct fold f = { 0 };
+ *   struct folding f = { 0 };
  *
  *   do
  *           fold_begin(s, &f);   ... add up: every seat for which fold_has(), and the saved sums
@@ -19,7 +19,7 @@
 
 #define FOLD_TRIES 64 /* while seats are folded */
 
-struct fold {
+struct folding {
 	uint64_t folds, folding;
 	uint32_t tries;
 };
@@ -30,7 +30,7 @@ static inline void fold_peek(const struct segment *s, uint64_t ret[2])
 		       2 * sizeof(*ret));
 }
 
-static inline void fold_begin(const struct segment *s, struct fold *f)
+static inline void fold_begin(const struct segment *s, struct folding *f)
 {
 	uint64_t now[2];
 
@@ -41,17 +41,17 @@ static inline void fold_begin(const struct segment *s, struct fold *f)
 }
 
 /* Do the saved sums count in place of the others? */
-static inline bool fold_is_saved(const struct fold *f)
+static inline bool fold_is_saved(const struct folding *f)
 {
 	return f->folds & 1;
 }
 
-static inline bool fold_has(const struct fold *f, uint32_t peer)
+static inline bool fold_has(const struct folding *f, uint32_t peer)
 {
 	return !fold_is_saved(f) || peer != f->folding;
 }
 
-static inline bool fold_again(const struct segment *s, struct fold *f)
+static inline bool fold_again(const struct segment *s, struct folding *f)
 {
 	uint64_t now[2];
 

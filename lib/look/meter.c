@@ -40,7 +40,7 @@ static void add_seat(const struct segment *s, uint32_t peer, struct shm_histogra
 
 static void sum_round_trips(const struct segment *s, struct shm_histogram *ret)
 {
-	struct fold f = { 0 };
+	struct folding f = { 0 };
 	uint32_t i;
 
 	do {

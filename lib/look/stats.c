@@ -293,7 +293,7 @@ static void add_past(const struct shm_past *past, struct gpc_stats *st)
 	st->spilled_bytes += past->spilled_bytes;
 }
 
-static void past_of(const struct segment *s, const struct fold *f, struct shm_past *ret)
+static void past_of(const struct segment *s, const struct folding *f, struct shm_past *ret)
 {
 	seg_peek_index(s,
 		       s->at.state + (fold_is_saved(f)
@@ -353,7 +353,7 @@ static void stats_of_all(gpc *c, struct gpc_stats *st)
 	struct shm_state state;
 	struct inspect_peer p;
 	struct shm_past past;
-	struct fold f = { 0 };
+	struct folding f = { 0 };
 	uint32_t i;
 
 	do {
