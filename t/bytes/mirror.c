@@ -3,6 +3,8 @@
  * host table does, whatever went on before; its sections count; each writer has its
  * own.
  * Tests: lib/index/table/mirror.c lib/index/writer/mirrors.c lib/bytes/device/host_mirror.c */
+#include <sys/resource.h>
+
 #include "t/lib/churn.h"
 #include "t/lib/lag.h"
 
@@ -359,6 +361,32 @@ static void test_writers(void)
 	cache_end(c);
 }
 
+/* A writer whose files may not be so long. */
+static void test_limit(void)
+{
+	struct gpc_config cfg = with_mirror(8);
+	struct rlimit had, small;
+	gpc *c;
+	int err;
+
+	if (cache_thread)
+		return;
+	c = cache_make(&cfg, NULL);
+	must(gpc_writer_drop(c));
+	getrlimit(RLIMIT_FSIZE, &had);
+	small = (struct rlimit){ 64, had.rlim_max };
+	setrlimit(RLIMIT_FSIZE, &small);
+	err = gpc_writer_take(c, 0, 0);
+	setrlimit(RLIMIT_FSIZE, &had);
+	is_int(err, 0, "has no room for its mirror, and goes on: %s", gpc_last_error());
+	is_int(info_of(c).mirrors, 0, "without it");
+	must(gpc_writer_drop(c));
+	must(gpc_writer_take(c, 0, 0));
+	is_int(info_of(c).mirrors, 1, "with another limit there is one");
+	clean(c, "a limit");
+	cache_end(c);
+}
+
 static void tests(void)
 {
 	test_sync();
@@ -366,6 +394,7 @@ static void tests(void)
 	test_sections();
 	test_open();
 	test_writers();
+	test_limit();
 	test_churn();
 }
 

@@ -9,6 +9,7 @@
 #include "index/base/fd.h"
 #include "index/base/order.h"
 #include "index/base/worker.h"
+#include "index/segment/files.h"
 #include "bytes/device/host_stream.h"
 
 #include <errno.h>
@@ -181,8 +182,10 @@ static int make_mirror_file(const struct segment *s, struct host_mirror *m)
 	if (fd < 0)
 		return err_sys(0, "%s: cannot be created", m->path);
 	err = like_index(s, fd);
+	if (!err)
+		err = segment_check_limit(s, m->bytes);
 	if (!err) {
-		err = posix_fallocate(fd, 0, (off_t)m->bytes);
+		err = segment_allocate(fd, 0, m->bytes);
 		if (err)
 			err = err_set(err, "%s: no room for %llu bytes", m->path,
 				      (unsigned long long)m->bytes);
