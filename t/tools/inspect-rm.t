@@ -44,9 +44,12 @@ is "$(files two)" '' "it is gone"
 
 # ---- further files of a memory, which are left alone ----
 
-touch "$shm/gpc.left.p0123456789abcdef.1" "$shm/gpc.left.p0123456789abcdef.3" "$shm/gpc.left.p0123456789abcdef.4"
+touch "$shm/gpc.left.p0123456789abcdef.1" "$shm/gpc.left.p0123456789abcdef.3" "$shm/gpc.left.p0123456789abcdef.4" \
+	"$shm/gpc.strangep0123456789abcdef.1"
 inspect list
 like "$(cat "$tmp/out")" 'left' "list names them"
+is "$(grep -c strang "$tmp/out")" 0 "and nothing of a file that only looks alike"
+rm "$shm/gpc.strangep0123456789abcdef.1"
 inspect rm --stale
 exits 0 "rm --stale"
 like "$(cat "$tmp/out")" 'left' "says so"

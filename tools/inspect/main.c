@@ -145,6 +145,7 @@ const char *inspect_dir(const struct inspect *in)
 
 /* ---- names ---- */
 
+/* As gpc_segment(5) has them: p, 16 digits, and of further files .1 to .3. */
 bool inspect_is_memory(const char *suffix)
 {
 	const char *end = suffix + 17;
@@ -163,7 +164,7 @@ static bool name_of_file(const char *file, const char *suffix, char ret[GPC_MAX_
 	bool known;
 	size_t len;
 
-	if (dot && dot - file > 18 && inspect_is_memory(dot - 17))
+	if (dot && dot - file > 18 && dot[-18] == '.' && inspect_is_memory(dot - 17))
 		dot -= 18; /* a further file of a memory */
 	if (strncmp(file, "gpc.", 4) || !dot || dot < file + 5)
 		return false;
