@@ -104,7 +104,8 @@ int memory_check_extent(const struct segment *s, const struct memory *m, uint32_
 	struct stat st;
 
 	if (fstat(fd, &st))
-		return err_sys(0, "gpc.%s.p%016llx", s->name, (unsigned long long)m->number);
+		return err_sys(0, "file %u of gpc.%s.p%016llx", i, s->name,
+			       (unsigned long long)m->number);
 	if ((uint64_t)st.st_size < r.from + r.bytes)
 		return memory_forged(s, m->number, i, "the file is too short for its images");
 	if ((uint64_t)st.st_blocks * 512 < tables + r.bytes)
