@@ -24,7 +24,7 @@
 enum { PAGES_BAD = -1, PAGES_FAILED = -2 }; /* worker.py has them, too */
 #define PAGES_WINDOW  8                     /* units of a store that are under way together */
 #define PAGES_LANES   2                     /* shares that one thread has begun, and not ended */
-#define PAGES_STREAMS 2                     /* in which the copies of a thread take turns */
+#define PAGES_STREAMS 2                     /* in which the stores of a thread take turns */
 
 /* Tensors of a group at equal distances: page b of tensor i is at address + i * pitch + b * stride,
  * and in the part at offset + i * host_pitch. */

@@ -77,8 +77,8 @@ bool pool_memory_maker_died(struct writer *w, uint32_t peer)
 	return lock_test(w->lock_fd, LOCK_PEER(peer)) == 0;
 }
 
-/* Further files of its images may have gone alone, by hands.  gpc_check() and each process that maps
- * them says so. */
+/* Somebody may have removed further files of its images alone.  Then gpc_check() says so, and so does
+ * each call that maps them. */
 bool pool_memory_is_lost(struct writer *w, uint64_t memory)
 {
 	char suffix[24], path[SEGMENT_PATH];
