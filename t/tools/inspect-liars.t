@@ -53,6 +53,13 @@ is "$(of ring pid state reserved refs sections)" "$ring alive 0 0 0" "who fills 
 like "$(of ring ring_full)" '^[1-9][0-9]*$' "and how often it was full"
 is "$(of reserved here ring_full)" 'true 0' "others' are not"
 
+are_held()	# the writer looks for references ten times a second
+{
+	inspect --json peers crew
+	test "$(of refs refs_held_ns)" != null
+}
+until_ok are_held
+
 inspect peers crew
 exits 0 "peers"
 aligned "peers is aligned"
