@@ -7,6 +7,7 @@
 
 #include "index/peer/handle.h"
 #include "index/segment/blocks.h"
+#include "index/table/alloc.h"
 
 enum { VRAM = 64, RAM = 64, CHAIN = 8, MOVES = 8, MOST = 400 };
 
@@ -171,6 +172,41 @@ static bool one_writer(uint32_t good, uint32_t *wrong, int64_t *lost)
 	return memory.failed;
 }
 
+/* ---- a writer inside another one ---- */
+
+static int inner(struct writer *w, uint64_t arg)
+{
+	writer_free(writer_alloc(1, 1));
+	return (int)arg;
+}
+
+/* A log function of one handle serves another one, and closes it. */
+static int outer(struct writer *w, uint64_t arg)
+{
+	const struct writer_memory *before = w->memory;
+	gpc *other = cache_new(VRAM, 0);
+	bool mine;
+	void *p;
+
+	is_int(writer_run(other->writer, inner, arg), (int)arg, "a writer inside another one");
+	cache_end(other);
+	p = writer_alloc(1, 1);
+	mine = w->memory != before;
+	writer_free(p);
+	return mine && w->memory == before;
+}
+
+static void test_nested(void)
+{
+	gpc *own = cache_new(VRAM, 0);
+	char name[sizeof(cache_name)];
+
+	memcpy(name, cache_name, sizeof(name));
+	is_int(writer_run(own->writer, outer, 7), 1, "the outer one's memory is its own again");
+	memcpy(cache_name, name, sizeof(name));
+	cache_end(own);
+}
+
 static int body(void)
 {
 	struct gpc_config cfg = cache_config(VRAM, RAM);
@@ -178,6 +214,7 @@ static int body(void)
 	int64_t lost = 0;
 	bool failed = true;
 
+	test_nested();
 	cfg.devices = "host"; /* what a mirror has is none of the writer's, and goes with it, too */
 	c = cache_make(&cfg, NULL);
 	b = cache_attach(0, 0);

@@ -37,13 +37,19 @@ static __thread struct way {
 
 int writer_run(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg)
 {
+	struct way before =
+		way; /* of another handle's writer, whose log function serves this one */
 	jmp_buf here;
+	int err;
 
 	way = (struct way){ &here, &w->memory };
 	if (setjmp(here))
-		return err_set(ENOMEM, "no memory for the writer of %s: it gives the seat up",
-			       w->seg.name);
-	return run(w, arg);
+		err = err_set(ENOMEM, "no memory for the writer of %s: it gives the seat up",
+			      w->seg.name);
+	else
+		err = run(w, arg);
+	way = before;
+	return err;
 }
 
 bool writer_guard(struct writer_memory **list, void (*run)(void *arg), void *arg)
