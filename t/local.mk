@@ -546,6 +546,7 @@ t_support = \
 	%reldir%/lib/sums.h \
 	%reldir%/lib/takes.h \
 	%reldir%/lib/tap.h \
+	%reldir%/lib/thread_cpu.h \
 	%reldir%/lib/tiers.h \
 	%reldir%/lib/trees.h \
 	%reldir%/lib/waits.h \

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "t/lib/cache.h"
+#include "t/lib/thread_cpu.h"
 
 #define PART 1024
 #define FEW  (4 * PART) /* more than one look of a command that has other blocks */
@@ -89,14 +90,6 @@ static void end(void)
 
 /* ---- what it costs ---- */
 
-static uint64_t cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* This thread serves itself, so it has the writer's time as well. */
 static uint64_t time_reserves(void)
 {
@@ -106,11 +99,11 @@ static uint64_t time_reserves(void)
 
 	for (i = -ASKS; i < ASKS; i++) {
 		if (i == 0)
-			began = cpu_ns();
+			began = thread_cpu_ns();
 		must(gpc_reserve(c, 0, 1, &b, NULL, 0, 60000));
 		must(gpc_release(c, &b, 1));
 	}
-	return cpu_ns() - began;
+	return thread_cpu_ns() - began;
 }
 
 static void test_cost(void)
@@ -137,13 +130,13 @@ static void test_refused(void)
 	begin(MANY, MANY);
 	keeps_house = false;
 	clear(MANY);
-	began = cpu_ns();
+	began = thread_cpu_ns();
 	refused(gpc_reserve(c, 0, 1, &b, NULL, 0, 0), ENOSPC, "all blocks are held");
-	first = cpu_ns() - began;
-	began = cpu_ns();
+	first = thread_cpu_ns() - began;
+	began = thread_cpu_ns();
 	for (i = 0; i < ASKS; i++)
 		gpc_reserve(c, 0, 1, &b, NULL, 0, 0);
-	then = (cpu_ns() - began) / ASKS;
+	then = (thread_cpu_ns() - began) / ASKS;
 	ok(then < first / 2 + 100000,
 	   "another one that is refused takes %llu us, the first %llu us",
 	   (unsigned long long)then / 1000, (unsigned long long)first / 1000);

@@ -146,24 +146,24 @@ static bool is_held_quietly(struct writer *w, uint32_t record)
 	return false;
 }
 
-/* When a VRAM block is dropped, its descendants in RAM go with it: may all of them go? */
+/* When a VRAM block is dropped, its descendants in RAM go with it: may all of them go?  Those below
+ * a victim of this call may, since the same was asked when it was chosen.  So a walk up a chain
+ * looks at each block once. */
 static int subtree_may_go(struct writer *w, uint32_t record)
 {
-	uint32_t i, n;
+	uint32_t at = w->node[record].first;
 
-	if (w->node[record].first == NONE)
-		return CAN_GO;
-	n = tree_collect(w, record, &w->subtree, &w->subtree_size, 0);
-	for (i = 0; i + 1 < n; i++) {
-		uint32_t below = w->subtree[i];
+	while (at != NONE) {
+		const struct node *n = &w->node[at];
+		bool chosen = n->selected;
 
-		if (w->node[below].pins || !w_row_is_zero(w, below))
+		if (!chosen && (n->pins || !w_row_is_zero(w, at)))
 			return KEPT;
-		if (w->node[below].waits)
-			/* it is leaving, and readers may need it until it has left */
+		if (!chosen && (n->waits || w->pool_of[at] == w->pool_of[record]))
+			/* readers may need it until it has left; or a block of RAM lies between,
+			 * and has to go first */
 			return NOT_YET;
-		if (w->pool_of[below] == w->pool_of[record] && !w->node[below].selected)
-			return NOT_YET; /* a block of RAM lies between, and has to go first */
+		at = tree_next(w, record, at, !chosen);
 	}
 	return CAN_GO;
 }

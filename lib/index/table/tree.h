@@ -13,6 +13,18 @@ void tree_replace(struct writer *w, uint32_t from, uint32_t to);
  * *list. */
 uint32_t tree_collect(struct writer *w, uint32_t record, uint32_t **list, uint32_t *size,
 		      uint32_t n);
+/* The next one of the subtree below `top`, each parent before its children, behind `at`, which is
+ * one of them; NONE at the end.  Without `into` those below `at` are passed over. */
+static inline uint32_t tree_next(const struct writer *w, uint32_t top, uint32_t at, bool into)
+{
+	if (into && w->node[at].first != NONE)
+		return w->node[at].first;
+	for (; at != top; at = w->node[at].parent)
+		if (w->node[at].next != NONE)
+			return w->node[at].next;
+	return NONE;
+}
+
 /* Does this child keep its parent where it is? */
 static inline bool tree_blocks(const struct writer *w, uint32_t parent, uint32_t child)
 {
