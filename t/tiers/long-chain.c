@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One prompt that is longer than RAM.  Who holds its last block gets no room, nothing goes, and the beginning stays (guarantee G); who
- * does not makes room of its end, and a tier that was waited for has all of it, which comes up from the root on.
- * Tests: lib/index/writer/grant_place.c lib/tiers/steward/down.c lib/tiers/steward/above.c */
+ * does not makes room of its end, and a tier that was waited for has all of it, which comes up from the root on.  Of many prompts a
+ * quarter of RAM has a copy, so blocks that engines take at once are not lost.
+ * Tests: lib/index/writer/grant_place.c lib/tiers/steward/down.c lib/tiers/steward/above.c lib/tiers/steward/room.c */
 #include "t/lib/below.h"
 
-enum { RAM = 32, STEP = 8, LONG = 96, AHEAD = 8 };
+enum { RAM = 32, STEP = 8, LONG = 96, AHEAD = 8, MANY = 2048, PROMPT = 64 };
 
 static int ram;
 
@@ -73,8 +74,38 @@ static void test_below(void)
 	tiers_finish(c, t, "below");
 }
 
+/* RAM is full of prompts, and engines take a quarter of it at once. */
+static void test_burst(uint32_t flags, uint32_t free, const char *what)
+{
+	gpc *c = tiers_cache(4 * MANY);
+	struct gpc_tiers_options o;
+	gpc_block b[MANY / 4];
+	gpc_tiers *t;
+	int missing = 0;
+	uint32_t at;
+
+	ram = bytes_ram(c, MANY, 0, flags ? GPC_POOL_UNCHAINED : 0);
+	tiers_file();
+	o = tiers_options(2 * MANY);
+	o.flags = flags;
+	t = tiers_open(&o);
+	for (at = 1; at <= MANY; at += PROMPT)
+		tiers_grow(c, ram, 0, at, PROMPT);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(MANY - in_ram(c, 1, MANY), free, "%s: so many blocks of RAM have nothing", what);
+	is_int(gpc_reserve(c, ram, flags ? free : MANY / 4, b, NULL, 0, 60000),
+	       flags ? (int)free : MANY / 4, "%s: engines take many at once", what);
+	for (at = 1; at <= MANY; at++)
+		missing += find(c, at) < 0 && tiers_block_below(c, at) < 0;
+	is_int(missing, 0, "%s: none of the others is lost", what);
+	must(gpc_release(c, b, flags ? free : MANY / 4));
+	tiers_finish(c, t, what);
+}
+
 static int body(void)
 {
+	test_burst(0, 0, "copies");
+	test_burst(GPC_TIERS_EXCLUSIVE, MANY / 16, "exclusive");
 	test_held(0);
 	test_held(GPC_POOL_UNCHAINED);
 	test_below();

@@ -16,7 +16,7 @@
  * tier.  Exclusive pools are not chained, since blocks that come up leave root first.  In other
  * pools a copy needs the copy of its parent, so the ancestors of a victim go down with it
  * (above.c), and are published before it.
- * Tests: t/tiers/chains.t t/tiers/full.t t/tiers/long-chain.t t/tiers/wanted.t t/tiers/die.t
+ * Tests: t/tiers/chains.t t/tiers/full.t t/tiers/wanted.t t/tiers/die.t t/tiers/long-chain.t
  *   t/bytes/seals.t */
 #include "config.h"
 
@@ -31,6 +31,7 @@
 #define PAUSE_NS   (NS_PER_MS)
 #define PAUSE_MOST (16 * NS_PER_MS)
 #define WRITE_NS   (60000 * NS_PER_MS)
+#define ROUND_NS   (200 * NS_PER_MS)
 
 struct down { /* one batch */
 	struct gpc_tiers *t;
@@ -443,6 +444,7 @@ static uint32_t write_wanted(struct lower *d)
 static uint32_t spill(struct lower *d, uint32_t pool, bool drain)
 {
 	uint32_t want = room_due(d, pool, drain), most = batch_of(d), moved = 0;
+	uint64_t until = clock_ns() + ROUND_NS;
 	struct gpc_tiers *t = d->t;
 	struct down *b = d->batch;
 	gpc_block *victim;
@@ -461,6 +463,9 @@ static uint32_t spill(struct lower *d, uint32_t pool, bool drain)
 	n = MIN(n, (int)room_due(d, pool, drain));
 	*b = (struct down){ .t = t, .d = d, .chains = above_applies(d), .victim = victim };
 	for (i = 0; i < n && !steward_stops(t) && !is_early(d); i++) {
+		/* the rest of a slow round is asked for again, behind blocks that peers want below */
+		if (moved && clock_ns() > until)
+			break;
 		b->seen = (uint32_t)i + 1;
 		what = look_at(b, victim[i], &a);
 		moved += what == CHOSEN ? choose(b, victim[i], &a.key, pool, most) : what == GONE;

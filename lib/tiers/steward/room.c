@@ -6,7 +6,7 @@
  * Otherwise the former would be written again, at the cost of the next one, and so on for ever.
  * While RAM does not change, each block that is next to go is written once at most.  Pools of RAM
  * that fill a tier together have equal parts of it.
- * Tests: t/tiers/full.t t/tiers/remote-refuses.t */
+ * Tests: t/tiers/full.t t/tiers/long-chain.t t/tiers/remote-refuses.t */
 #include "config.h"
 
 #include <stdlib.h>
@@ -19,12 +19,19 @@
 
 /* ---- what is due ---- */
 
-static uint32_t ahead_of(const struct gpc_tiers *t, const struct shm_pool *p)
+/* The steps of two or three engines take thousands of blocks of RAM in some milliseconds.  A block
+ * that goes before it was written is lost, and with it all that hang on it below.  Free blocks are
+ * blocks that nobody has, so an exclusive tier keeps fewer. */
+static uint32_t usual_ahead(const struct lower *d, uint32_t blocks)
 {
-	uint32_t blocks = load_relaxed(&p->blocks);
-	uint32_t ahead = t->opt.ahead ? t->opt.ahead : MIN(MAX(blocks / 16, 64u), AHEAD_MOST);
+	return MIN(MAX(blocks / (d->exclusive ? 16 : 4), 64u), AHEAD_MOST);
+}
 
-	ahead = (uint32_t)setting_of(&t->c->seg, GPC_SET_DISK_AHEAD, ahead);
+static uint32_t ahead_of(const struct lower *d, const struct shm_pool *p)
+{
+	uint32_t blocks = load_relaxed(&p->blocks), given = d->t->opt.ahead;
+	uint32_t ahead = (uint32_t)setting_of(&d->t->c->seg, GPC_SET_DISK_AHEAD,
+					      given ? given : usual_ahead(d, blocks));
 
 	return MIN(MIN(ahead, AHEAD_MOST), blocks);
 }
@@ -56,7 +63,7 @@ static uint32_t part_of(const struct lower *d, uint32_t pool)
 uint32_t room_due(const struct lower *d, uint32_t pool, bool drain)
 {
 	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);
-	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
+	uint32_t ahead = ahead_of(d, p), has = free_blocks(p);
 
 	/* More would push each other out, and be written for ever.  Hints also serve learned
 	 * keys. */
