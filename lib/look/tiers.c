@@ -59,6 +59,7 @@ static void fill(struct gpc_tier *ret, const struct shm_board *d, uint32_t at)
 	ret->refused = n[TIER_REFUSED];
 	ret->failed = n[TIER_FAILED];
 	ret->unwanted = n[TIER_UNWANTED];
+	ret->overrun = n[TIER_OVERRUN];
 	ret->evicted = n[TIER_EVICTED];
 	ret->aged = n[TIER_AGED];
 	ret->forgotten = n[TIER_FORGOTTEN];

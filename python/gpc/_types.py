@@ -272,6 +272,7 @@ class Tier(NamedTuple):
     emptied: int
     counters: dict[str, int]
     what: str
+    overrun: int
 
 
 class TiersFile(NamedTuple):

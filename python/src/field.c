@@ -291,6 +291,7 @@ static const struct field fields_tier[] = {
 	{ "counters", offsetof(T, counter), sizeof(((T *)0)->counter), F_NAMED,
 	  offsetof(T, ncounters), sizeof(struct gpc_tier_counter) },
 	F(T, what, F_TEXT),
+	F(T, overrun, F_U64),
 	END
 };
 #undef T

@@ -272,6 +272,12 @@ static void test_alerts(void)
 	ok(shows("REMOTE  down  brought 64"), "whose line has its state, and no other way down");
 	now.tier[0].state = GPC_TIER_OFF;
 	says("! the tier REMOTE is off", "one that is switched off");
+	then.ntiers = 1;
+	then.tier[0] = now.tier[0];
+	now.tier[0].state = GPC_TIER_UP;
+	now.tier[0].overrun = 3000;
+	says("blocks a second leave RAM before they are written to the tier REMOTE",
+	     "one for which RAM is too small");
 	reset();
 	now.peer[2].stopped = 1;
 	says("! process 102 (alpha) is stopped; it holds 5 references", "a stopped one");

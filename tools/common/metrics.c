@@ -219,6 +219,7 @@ const struct metrics_row metrics_rows[] = {
 	{ "tier_unwritten_blocks_total", "counter", "Blocks that were not written, by reason.",
 	  OF_TIER, "reason=\"failed\"", T(t.failed), 1 },
 	{ NULL, NULL, NULL, OF_TIER, "reason=\"unwanted\"", T(t.unwanted), 1 },
+	{ NULL, NULL, NULL, OF_TIER, "reason=\"overrun\"", T(t.overrun), 1 },
 	{ "tier_removed_blocks_total", "counter", "Blocks that a tier has given up, by reason.",
 	  OF_TIER, "reason=\"evicted\"", T(t.evicted), 1 },
 	{ NULL, NULL, NULL, OF_TIER, "reason=\"aged\"", T(t.aged), 1 },

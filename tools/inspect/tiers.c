@@ -55,6 +55,7 @@ static json_t *describe(const struct gpc_tier *t)
 		{ "refused", t->refused },
 		{ "failed", t->failed },
 		{ "unwanted", t->unwanted },
+		{ "overrun", t->overrun },
 		{ "evicted", t->evicted },
 		{ "aged", t->aged },
 		{ "forgotten", t->forgotten },

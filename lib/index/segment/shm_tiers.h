@@ -67,6 +67,7 @@ _Static_assert(sizeof(struct shm_ask) == 16448, "ask layout");
 
 /* Counters of the steward, for each tier. */
 enum {
+	TIER_OVERRUN, /* blocks that went from RAM before they were written */
 	TIER_BROUGHT,
 	TIER_BROUGHT_BYTES, /* blocks that came to RAM */
 	TIER_WRITTEN,
@@ -103,7 +104,7 @@ struct shm_tier {      /* s */
 	/* GPC_TIER_DOWN, _UP or _OFF; readers find out by themselves whether it is stopped */
 	uint32_t state;
 	uint64_t block_bytes;
-	uint64_t pad1[5];
+	uint64_t pad1[4];
 	uint64_t count[TIER_COUNTS];
 };
 _Static_assert(sizeof(struct shm_tier) == 256, "tier layout");

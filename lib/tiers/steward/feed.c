@@ -10,7 +10,7 @@
  *   3  The tier syncs.
  *   4  board.durable becomes that head.
  * Tests: t/tiers/feed.t t/tiers/comes-back.t t/tiers/durable.t t/tiers/refused.t
- *   t/tiers/stopped-writer.t */
+ *   t/tiers/stopped-writer.t t/tiers/long-chain.t */
 #include "config.h"
 
 #include <errno.h>
@@ -20,6 +20,7 @@
 #include "index/base/futex.h"
 #include "index/segment/dropped.h"
 #include "index/segment/settings.h"
+#include "tiers/steward/above.h"
 #include "tiers/steward/steward.h"
 
 #define EVENTS  256u
@@ -86,6 +87,20 @@ static void cleared(struct lower *d, uint32_t tag)
 		look_for_end(d);
 }
 
+/* The block has gone from RAM, and no drop is the cause: which tiers should have had a copy? */
+static void look_for_copies(struct gpc_tiers *t, const struct gpc_event *e)
+{
+	uint32_t pool = (uint32_t)GPC_POOL(e->block), i;
+
+	for (i = 0; i < t->nlower && pool < t->c->seg.header.geometry.max_pools; i++) {
+		struct lower *d = &t->lower[i];
+
+		if (!d->ended && !d->uses && lower_is_ready(d) &&
+		    images_fit_pool(d, seg_pool(&t->c->seg, pool)) && !lower_has(d, &e->key))
+			tier_count(d, TIER_OVERRUN, 1);
+	}
+}
+
 static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 {
 	struct lower *d = lower_of(t, e->block);
@@ -94,6 +109,8 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 		kin_removed(&t->kin, &e->key);
 	if (!d && e->what != GPC_CLEARED)
 		drops_meet(t, e->block);
+	if (!d && e->what == GPC_REMOVED && e->was != e->block)
+		look_for_copies(t, e);
 	if (d && e->what == GPC_CLEARED)
 		cleared(d, e->tag);
 	if (e->what == GPC_CLEARED && !e->tag)

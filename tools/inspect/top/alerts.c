@@ -101,8 +101,10 @@ static void of_mirrors(const struct sample *s, struct list *l)
 }
 
 /* A tier that no process keeps may be one that is not wanted any more; its line says so. */
-static void of_tiers(const struct sample *s, struct list *l)
+static void of_tiers(const struct top *top, struct list *l)
 {
+	const struct sample *s = top->now;
+
 	for (uint32_t i = 0; i < s->ntiers; i++) {
 		const struct gpc_tier *t = &s->tier[i];
 
@@ -115,6 +117,11 @@ static void of_tiers(const struct sample *s, struct list *l)
 			say(l, LOOK_BAD,
 			    "the tier %s is %s, and all of it is a miss: the log of its steward says why",
 			    shown_kind(t->kind), shown_tier_state(t->state));
+		else if (t->steward >= 0 && tier_overrun(top, i) > 0)
+			say(l, LOOK_WARN,
+			    "%s blocks a second leave RAM before they are written to the tier %s: give it "
+			    "more RAM, or a faster disk or store",
+			    short_count(tier_overrun(top, i)), shown_kind(t->kind));
 	}
 }
 
@@ -206,7 +213,7 @@ unsigned top_alerts(const struct top *t, struct alert ret[TOP_ALERTS])
 	of_pools(s, &l);
 	of_rates(t, &l);
 	of_mirrors(s, &l);
-	of_tiers(s, &l);
+	of_tiers(t, &l);
 	of_peers(s, told, &l);
 	return l.n;
 }

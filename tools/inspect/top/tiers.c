@@ -17,6 +17,14 @@ static double rate(const struct top *t, uint32_t i, uint64_t now, uint64_t then)
 	return seconds > 0 ? (double)(now - then) / seconds : -1;
 }
 
+double tier_overrun(const struct top *t, uint32_t i)
+{
+	const struct gpc_tier *now = &t->now->tier[i];
+
+	return rate(t, i, now->overrun,
+		    t->then && i < t->then->ntiers ? t->then->tier[i].overrun : now->overrun);
+}
+
 static void put_way(struct line *l, const char *way, double r, uint64_t blocks, uint64_t bytes)
 {
 	line_try(l, LOOK_PLAIN, "  %s %s", way, short_count((double)blocks));
