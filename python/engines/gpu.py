@@ -388,6 +388,8 @@ async def disk(run):
                      [w for w in wanted if w[0] in a.disk_systems])
     text = "Raw rates, GB/s: " + json.dumps(res["raw_rates"]) + "\n"
     for name in ("disk", "tmpfs"):
+        if f"gpc-{name}" in res:
+            text += f"\ngpc-{name}, blocks: {json.dumps(res['gpc-' + name]['gpc']['disk'])}\n"
         if f"gpc-{name}" in res and f"fs-{name}" in res:
             text += f"\n{name}: mean TTFT, gpc / fs tiering: {res['gpc-' + name]['ttft_mean'] / res['fs-' + name]['ttft_mean']:.3f}\n"
     run.say("Tiers of files", text)

@@ -355,7 +355,11 @@ class Gpc(System):
 
     def stats(self):
         s = self.c.stats()
-        return {k: getattr(s, k) for k in ("lookups", "hit_ram", "miss", "published", "duplicate", "evicted", "live", "reserved", "refs")}
+        had = {k: getattr(s, k) for k in ("lookups", "hit_ram", "miss", "published", "duplicate", "evicted", "live", "reserved", "refs")}
+        if self.disk:
+            t = self.c.tier(0)
+            had["disk"] = {k: getattr(t, k) for k in ("asks", "hits", "misses", "brought", "written", "overrun", "late", "no_ram", "overtaken", "evicted")}
+        return had
 
     async def stored(self, before, chunks, seconds=30):
         """Until so many more chunks are live."""
