@@ -107,6 +107,52 @@ static void test_burst(uint32_t flags, uint32_t ahead, uint32_t free, int lost, 
 	tiers_finish(c, t, what);
 }
 
+static void store_tagged(gpc *c, uint32_t tag)
+{
+	struct gpc_publish_options o = { .size = sizeof(o), .tag = tag };
+	gpc_key k[STEP + 1];
+	gpc_block b[STEP];
+
+	chain_keys(c, 1, STEP, k);
+	must(gpc_reserve(c, ram, STEP, b, NULL, 0, 60000));
+	is_int(gpc_publish(c, k, k + 1, b, STEP, &o, 0, -1), STEP, "some with the tag %u",
+	       (unsigned)tag);
+	must(gpc_release(c, b, STEP));
+}
+
+static void overruns(gpc *c, int want, const char *what)
+{
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tier_of(c).overrun, want, "%s: %d have left RAM unwritten", what, want);
+}
+
+/* Blocks that somebody wants away are none that RAM is too small for.  There is room, so nothing is
+ * written. */
+static void test_wanted_away(void)
+{
+	gpc_tiers *t;
+	gpc *c = begin(0, &t);
+	gpc_block b[STEP];
+
+	store_tagged(c, 5);
+	is_int(in_ram(c, 1, STEP), STEP, "they are there");
+	must(gpc_pool_clear(c, ram, 5, 0, 10000));
+	is_int(in_ram(c, 1, STEP), 0, "and have gone with their tag");
+	overruns(c, 0, "a clear of a tag");
+	tiers_grow(c, ram, 0, 101, STEP);
+	b[0] = find(c, 101);
+	must(gpc_drop(c, b, 1, NULL, 0, 10000));
+	is_int(in_ram(c, 101, STEP), 0, "a drop takes all");
+	overruns(c, 0, "a drop");
+	tiers_grow(c, ram, 0, 201, STEP);
+	must(gpc_pool_clear(c, ram, 0, 0, 10000));
+	overruns(c, 0, "a clear");
+	tiers_grow(c, ram, 0, 301, STEP);
+	is_int(gpc_evict(c, ram, STEP, b, 0, 10000), STEP, "they are evicted");
+	overruns(c, STEP, "an eviction");
+	tiers_finish(c, t, "wanted away");
+}
+
 static int body(void)
 {
 	test_burst(0, 0, 0, 0, "copies");
@@ -115,6 +161,7 @@ static int body(void)
 	test_held(0);
 	test_held(GPC_POOL_UNCHAINED);
 	test_below();
+	test_wanted_away();
 	return done_testing();
 }
 

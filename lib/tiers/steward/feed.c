@@ -87,7 +87,18 @@ static void cleared(struct lower *d, uint32_t tag)
 		look_for_end(d);
 }
 
-/* The block has gone from RAM, and no drop is the cause: which tiers should have had a copy? */
+/* Removals of one command follow each other. */
+static bool is_wanted_away(struct gpc_tiers *t, const struct gpc_event *e)
+{
+	if (e->what == GPC_CLEARED || (e->what == GPC_REMOVED && e->was == e->block))
+		t->wanted_away = true;
+	if (e->what == GPC_STORED || e->what == GPC_MOVED)
+		t->wanted_away = false;
+	return t->wanted_away;
+}
+
+/* The block was evicted from RAM: which tiers should have had a copy?  At the start a file has
+ * blocks that the index does not know yet. */
 static void look_for_copies(struct gpc_tiers *t, const struct gpc_event *e)
 {
 	uint32_t pool = (uint32_t)GPC_POOL(e->block), i;
@@ -96,6 +107,7 @@ static void look_for_copies(struct gpc_tiers *t, const struct gpc_event *e)
 		struct lower *d = &t->lower[i];
 
 		if (!d->ended && !d->uses && lower_is_ready(d) &&
+		    (!d->file || load_acquire(&t->published)) &&
 		    images_fit_pool(d, seg_pool(&t->c->seg, pool)) && !lower_has(d, &e->key))
 			tier_count(d, TIER_OVERRUN, 1);
 	}
@@ -109,7 +121,7 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 		kin_removed(&t->kin, &e->key);
 	if (!d && e->what != GPC_CLEARED)
 		drops_meet(t, e->block);
-	if (!d && e->what == GPC_REMOVED && e->was != e->block)
+	if (!is_wanted_away(t, e) && !d && e->what == GPC_REMOVED)
 		look_for_copies(t, e);
 	if (d && e->what == GPC_CLEARED)
 		cleared(d, e->tag);

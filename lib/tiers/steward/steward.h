@@ -175,6 +175,7 @@ struct gpc_tiers {
 
 	uint32_t published; /* all blocks that were there at the start */
 	uint64_t cursor;    /* feed.c: the place in the feed before which all is done */
+	bool wanted_away;   /* feed.c: removals from there on are those of a clear or a drop */
 
 	/* drops.c, in the thread of feed.c.  The numbers are those of index/segment/dropped.h. */
 	uint64_t heard;   /* the feed was read up to all drops before that number */
