@@ -312,7 +312,8 @@ struct gpc_tier { /* a tier below RAM, for tools: since its steward opened it.  
 	struct gpc_tier_counter counter[8]; /* of its plugin (gpc_remote(7)) */
 	/* option of its steward, cut to fit: path of a file, or NAME:word=value,... of a store */
 	char what[512];
-	/* blocks that were evicted from RAM before they were written; not counted with min_uses */
+	/* blocks that left RAM, not by a clear or a drop, while the tier had no copy; not counted
+	 * with min_uses */
 	uint64_t overrun;
 };
 

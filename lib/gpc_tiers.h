@@ -79,8 +79,8 @@ struct gpc_tiers_options { /* zero = default; set size */
 	/* the number of blocks, next to go from each RAM pool, that have a copy below before they
 	 * go.  Their ancestors in the pool have a copy, too, if the tier has as many blocks as RAM.
 	 * With GPC_TIERS_EXCLUSIVE this number of blocks of RAM is kept free, and at least half of
-	 * it at any time.  0 = a quarter of the pool, with GPC_TIERS_EXCLUSIVE a sixteenth; 64 to
-	 * 4096 */
+	 * it at any time.  0 = a quarter of the pool or of the tier, whichever is less, with
+	 * GPC_TIERS_EXCLUSIVE a sixteenth of the pool; 64 to 4096 */
 	uint32_t ahead;
 	/* a block is written when it is next to go for the Nth time since this steward began;
 	 * 0 and 1 = the first time */

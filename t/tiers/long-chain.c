@@ -107,6 +107,29 @@ static void test_burst(uint32_t flags, uint32_t ahead, uint32_t free, int lost, 
 	tiers_finish(c, t, what);
 }
 
+/* A tier much smaller than RAM has room for blocks that are not in RAM any more. */
+static void test_small_tier(void)
+{
+	gpc *c = tiers_cache(4 * MANY);
+	struct gpc_tiers_options o;
+	gpc_tiers *t;
+	uint32_t at;
+	int below = 0;
+
+	ram = bytes_ram(c, MANY, 0, 0);
+	tiers_file();
+	o = tiers_options(MANY / 4);
+	t = tiers_open(&o);
+	for (at = 1; at <= 2 * MANY; at += PROMPT) {
+		tiers_grow(c, ram, 0, at, PROMPT);
+		must(gpc_tiers_sync(c, TIERS_MS));
+	}
+	for (at = 1; at <= 2 * MANY; at++)
+		below += find(c, at) < 0 && tiers_block_below(c, at) >= 0;
+	ok(below > MANY / 8, "a tier of %d blocks has %d that are not in RAM", MANY / 4, below);
+	tiers_finish(c, t, "a small tier");
+}
+
 static void store_tagged(gpc *c, uint32_t tag)
 {
 	struct gpc_publish_options o = { .size = sizeof(o), .tag = tag };
@@ -161,6 +184,7 @@ static int body(void)
 	test_held(0);
 	test_held(GPC_POOL_UNCHAINED);
 	test_below();
+	test_small_tier();
 	test_wanted_away();
 	return done_testing();
 }

@@ -276,7 +276,7 @@ static void test_alerts(void)
 	then.tier[0] = now.tier[0];
 	now.tier[0].state = GPC_TIER_UP;
 	now.tier[0].overrun = 3000;
-	says("blocks a second leave RAM before they are written to the tier REMOTE",
+	says("blocks a second leave RAM without a copy in the tier REMOTE",
 	     "one for which RAM is too small");
 	reset();
 	now.peer[2].stopped = 1;

@@ -198,7 +198,7 @@ static const struct cli_help help[] = {
 	{ "--disk-blocks N", "blocks of that file, in place of its bytes; at most 16M", NULL },
 	{ "--disk-exclusive", "a block is in RAM or there, and not in both", NULL },
 	{ "--disk-ahead N", "keep a copy there of the N blocks that leave RAM next; at most 4k",
-	  "a quarter of RAM, 64 to 4k" },
+	  "a quarter of RAM or of the tier, 64 to 4k" },
 	{ "--disk-min-uses N", "write a block when it is next to go for the N-th time", "1" },
 	{ "--disk-max-age SECONDS", "blocks that were written longer ago go; 0: none do", "0" },
 	{ "--disk-write-rate BYTES", "write at most so many bytes a second; 0: no limit", "0" },

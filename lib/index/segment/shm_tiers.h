@@ -67,7 +67,7 @@ _Static_assert(sizeof(struct shm_ask) == 16448, "ask layout");
 
 /* Counters of the steward, for each tier. */
 enum {
-	TIER_OVERRUN, /* blocks that went from RAM before they were written */
+	TIER_OVERRUN, /* blocks that left RAM while the tier had no copy */
 	TIER_BROUGHT,
 	TIER_BROUGHT_BYTES, /* blocks that came to RAM */
 	TIER_WRITTEN,

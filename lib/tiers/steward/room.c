@@ -19,23 +19,6 @@
 
 /* ---- what is due ---- */
 
-/* The steps of two or three engines take thousands of blocks of RAM in some milliseconds.  A block
- * that goes before it was written is lost, and with it all that hang on it below.  Free blocks are
- * blocks that nobody has, so an exclusive tier keeps fewer. */
-static uint32_t usual_ahead(const struct lower *d, uint32_t blocks)
-{
-	return MIN(MAX(blocks / (d->exclusive ? 16 : 4), 64u), AHEAD_MOST);
-}
-
-static uint32_t ahead_of(const struct lower *d, const struct shm_pool *p)
-{
-	uint32_t blocks = load_relaxed(&p->blocks), given = d->t->opt.ahead;
-	uint32_t ahead = (uint32_t)setting_of(&d->t->c->seg, GPC_SET_DISK_AHEAD,
-					      given ? given : usual_ahead(d, blocks));
-
-	return MIN(MIN(ahead, AHEAD_MOST), blocks);
-}
-
 static uint32_t free_blocks(const struct shm_pool *p)
 {
 	uint64_t used = (uint64_t)load_relaxed(&p->live) + load_relaxed(&p->lingering) +
@@ -60,10 +43,31 @@ static uint32_t part_of(const struct lower *d, uint32_t pool)
 	return pools ? d->blocks / pools + (before < d->blocks % pools) : 0;
 }
 
+/* The steps of two or three engines take thousands of blocks of RAM in some milliseconds.  A block
+ * that goes before it was written is lost, and with it all that hang on it below.  Copies of blocks
+ * that are in RAM bring no hits, so a small tier has most of its room for others.  Free blocks are
+ * blocks that nobody has, so an exclusive tier keeps fewer. */
+static uint32_t usual_ahead(const struct lower *d, uint32_t pool, uint32_t blocks)
+{
+	uint32_t n = d->exclusive ? blocks / 16 : MIN(blocks, part_of(d, pool)) / 4;
+
+	return MIN(MAX(n, 64u), AHEAD_MOST);
+}
+
+static uint32_t ahead_of(const struct lower *d, uint32_t pool)
+{
+	uint32_t blocks = load_relaxed(&seg_pool(&d->t->c->seg, pool)->blocks),
+		 given = d->t->opt.ahead;
+	uint32_t ahead = (uint32_t)setting_of(&d->t->c->seg, GPC_SET_DISK_AHEAD,
+					      given ? given : usual_ahead(d, pool, blocks));
+
+	return MIN(MIN(ahead, AHEAD_MOST), blocks);
+}
+
 uint32_t room_due(const struct lower *d, uint32_t pool, bool drain)
 {
 	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);
-	uint32_t ahead = ahead_of(d, p), has = free_blocks(p);
+	uint32_t ahead = ahead_of(d, pool), has = free_blocks(p);
 
 	/* More would push each other out, and be written for ever.  Hints also serve learned
 	 * keys. */

@@ -119,8 +119,8 @@ static void of_tiers(const struct top *top, struct list *l)
 			    shown_kind(t->kind), shown_tier_state(t->state));
 		else if (t->steward >= 0 && tier_overrun(top, i) > 0)
 			say(l, LOOK_WARN,
-			    "%s blocks a second leave RAM before they are written to the tier %s: give it "
-			    "more RAM, or a faster disk or store",
+			    "%s blocks a second leave RAM without a copy in the tier %s: more RAM, or a "
+			    "faster or larger tier",
 			    short_count(tier_overrun(top, i)), shown_kind(t->kind));
 	}
 }

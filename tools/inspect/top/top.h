@@ -131,7 +131,7 @@ void part_alerts(const struct top *t, struct page *p);
 void part_hits(const struct top *t, struct page *p);
 void part_rates(const struct top *t, struct page *p);
 void part_pools(const struct top *t, struct page *p, unsigned rows);
-/* Blocks that leave RAM before they are written, in a second; -1: it cannot be told. */
+/* Blocks that leave RAM without a copy in the tier, in a second; -1: it cannot be told. */
 double tier_overrun(const struct top *t, uint32_t i);
 void part_tiers(const struct top *t, struct page *p);
 void part_mirrors(const struct top *t, struct page *p, unsigned rows);
