@@ -35,10 +35,10 @@ static __thread struct way {
 	struct writer_memory **memory;
 } way;
 
+/* The way before is that of another handle's writer, whose log function serves this one. */
 int writer_run(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg)
 {
-	struct way before =
-		way; /* of another handle's writer, whose log function serves this one */
+	struct way before = way;
 	jmp_buf here;
 	int err;
 

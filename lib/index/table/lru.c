@@ -155,15 +155,14 @@ static int subtree_may_go(struct writer *w, uint32_t record)
 
 	while (at != NONE) {
 		const struct node *n = &w->node[at];
-		bool chosen = n->selected;
 
-		if (!chosen && (n->pins || !w_row_is_zero(w, at)))
+		if (!n->selected && (n->pins || !w_row_is_zero(w, at)))
 			return KEPT;
-		if (!chosen && (n->waits || w->pool_of[at] == w->pool_of[record]))
+		if (!n->selected && (n->waits || w->pool_of[at] == w->pool_of[record]))
 			/* readers may need it until it has left; or a block of RAM lies between,
 			 * and has to go first */
 			return NOT_YET;
-		at = tree_next(w, record, at, !chosen);
+		at = tree_next(w, record, at, !n->selected);
 	}
 	return CAN_GO;
 }

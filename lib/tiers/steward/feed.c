@@ -153,6 +153,7 @@ static void compare(struct gpc_tiers *t)
 	}
 	drops_meet_all(t);
 	kin_list_all(&t->kin);
+	t->wanted_away = false;
 }
 
 static void take_returned(struct lower *d)
